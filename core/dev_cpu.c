@@ -1,0 +1,246 @@
+/* The CPU as a device: host memory, and steps run as tiles over threads. */
+#include "cpu_kernels.h"
+
+#ifdef LIMN_NO_BLAS
+#define CPU_BLAS "no BLAS"
+static void cpu_blas_open(void) {}
+#else
+#include <cblas.h>
+#define CPU_BLAS "OpenBLAS"
+/* The threads are ours: OpenBLAS would start its own and fight them. This is
+ * a setting of the process. */
+static void cpu_blas_open(void) { openblas_set_num_threads(1); }
+#endif
+
+/* -- scratch of tiles -- */
+
+int limn_cpu_reserve(limn_device *d, size_t bytes) {
+  limn_cpu *cpu = d->impl;
+  size_t old = cpu->slot_size * (size_t)cpu->nslot;
+  size_t want = (bytes + 4095) / 4096 * 4096;
+  char *p;
+  if (want <= cpu->slot_size) return 0;
+  p = limn_realloc(d->c, NULL, 0, want * (size_t)cpu->nslot, 64);
+  if (!p)
+    return limn_fail(d->c, LIMN_EMEM,
+                     "out of memory: %zu bytes of scratch wanted",
+                     want * (size_t)cpu->nslot);
+  if (cpu->slots) limn_realloc(d->c, cpu->slots, old, 0, 64);
+  cpu->slots = p;
+  cpu->slot_size = want;
+  return 0;
+}
+
+/* A host may bring more threads than it said: those wait for a slot, which a
+ * tile holds for some microseconds. */
+void *limn_cpu_take(limn_cpu *cpu, int *slot) {
+  uint64_t all = cpu->nslot >= 64 ? ~(uint64_t)0
+                                  : ((uint64_t)1 << cpu->nslot) - 1;
+  uint64_t busy = __atomic_load_n(&cpu->busy, __ATOMIC_RELAXED);
+  for (;;) {
+    uint64_t open = all & ~busy, bit = open & (~open + 1);
+    if (!open) {
+#if defined(__x86_64__) || defined(__i386__)
+      __builtin_ia32_pause();
+#endif
+      busy = __atomic_load_n(&cpu->busy, __ATOMIC_RELAXED);
+    } else if (__atomic_compare_exchange_n(&cpu->busy, &busy, busy | bit,
+                                           true, __ATOMIC_ACQUIRE,
+                                           __ATOMIC_RELAXED)) {
+      *slot = __builtin_ctzll(bit);
+      return cpu->slots + (size_t)*slot * cpu->slot_size;
+    }
+  }
+}
+
+void limn_cpu_give(limn_cpu *cpu, int slot) {
+  __atomic_fetch_and(&cpu->busy, ~((uint64_t)1 << slot), __ATOMIC_RELEASE);
+}
+
+/* The first to claim the site fills in the rest; the run's end, after all
+ * tiles, reads it. */
+void limn_cpu_note(const limn_step *s, const limn_bind *b, int64_t value,
+                   int64_t n, int64_t at) {
+  limn_fault *f = b->fault;
+  uint32_t none = 0, site = s->site ? s->site : UINT32_MAX;
+  if (!f || !__atomic_compare_exchange_n(&f->site, &none, site, false,
+                                         __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    return;
+  f->code = LIMN_EINDEX;
+  f->serial = b->serial;
+  f->value = value;
+  f->limit = n - 1 + s->base;
+  f->base = s->base;
+  f->at = at;
+}
+
+/* -- opening -- */
+
+static const limn_cpu_loops *cpu_loops(const limn_gemm_kernels *gemm) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  if (!strcmp(gemm->name, "avx512")) return &limn_loops_avx512;
+  if (!strcmp(gemm->name, "avx2")) return &limn_loops_avx2;
+#else
+  (void)gemm;
+#endif
+  return &limn_loops_base;
+}
+
+static int cpu_open(limn_context *c) {
+  limn_cpu *cpu = limn_alloc(c, sizeof *cpu);
+  limn_device *d;
+  char text[64];
+  int rc;
+  if (!cpu) return LIMN_EMEM;
+  cpu->gemm = limn_gemm_select(c->flags.isa);
+  cpu->loops = cpu_loops(cpu->gemm);
+  cpu->nslot = LIMN_MIN(LIMN_MAX(c->opt.threads, 1), CPU_SLOTS);
+  cpu_blas_open();
+  memcpy(text, "kernels for ", 12);
+  strcpy(text + 12, cpu->gemm->name);
+  strcat(text, ", " CPU_BLAS);
+  rc = limn_device_add(c, &limn_cpu_ops, cpu, "cpu", text, &d);
+  if (rc < 0) limn_free(c, cpu, sizeof *cpu);
+  return rc;
+}
+
+static void cpu_close(struct limn_device *d) {
+  limn_cpu *cpu = d->impl;
+  size_t size = cpu->slot_size * (size_t)cpu->nslot;
+  if (cpu->slots) limn_realloc(d->c, cpu->slots, size, 0, 64);
+  limn_free(d->c, cpu, sizeof *cpu);
+}
+
+/* -- memory -- */
+
+static int cpu_alloc(struct limn_device *d, size_t bytes, void **mem) {
+  *mem = limn_realloc(d->c, NULL, 0, bytes, 64);
+  if (*mem) return 0;
+  limn_fail(d->c, LIMN_EMEM,
+            "out of memory: %zu bytes wanted for a tensor, %zu in use", bytes,
+            d->c->bytes);
+  if (!d->c->opt.max_bytes) return LIMN_EMEM;
+  return limn_hint(d->c, LIMN_EMEM, "the limit set for limn is %zu bytes",
+                   d->c->opt.max_bytes);
+}
+
+static void cpu_free(struct limn_device *d, void *mem, size_t bytes) {
+  limn_realloc(d->c, mem, bytes, 0, 64);
+}
+
+static int cpu_upload(struct limn_device *d, void *mem, size_t off,
+                      const void *src, size_t n) {
+  (void)d;
+  memcpy((char *)mem + off, src, n);
+  return 0;
+}
+
+static int cpu_download(struct limn_device *d, void *mem, size_t off,
+                        void *dst, size_t n) {
+  (void)d;
+  memcpy(dst, (char *)mem + off, n);
+  return 0;
+}
+
+static int cpu_wait(struct limn_device *d) {
+  (void)d;
+  return 0;
+}
+
+/* -- steps -- */
+
+static int cpu_prepare(struct limn_device *d, limn_step *s) {
+  switch (s->kind) {
+    case LIMN_STEP_GROUP: return limn_cpu_group_prepare(d->c, s);
+    case LIMN_STEP_REDUCE: return limn_cpu_reduce_prepare(d, s);
+    case LIMN_STEP_MATMUL: return limn_cpu_matmul_prepare(d, s);
+    case LIMN_STEP_ARG: return limn_cpu_arg_prepare(d, s);
+    case LIMN_STEP_ROW: return limn_cpu_row_prepare(d, s);
+    case LIMN_STEP_CUM: return limn_cpu_cum_prepare(d, s);
+    case LIMN_STEP_SELECT: return limn_cpu_select_prepare(d, s);
+    case LIMN_STEP_GATHER: return limn_cpu_gather_prepare(d, s);
+    case LIMN_STEP_INDEX_ADD: return limn_cpu_index_add_prepare(d, s);
+    case LIMN_STEP_SCATTER_ADD: return limn_cpu_scatter_add_prepare(d, s);
+    case LIMN_STEP_PRINT: return 0;
+  }
+  return limn_fail(d->c, LIMN_EUNSUPPORTED, "no kernel for a step of kind %d",
+                   s->kind);
+}
+
+static void cpu_discard(struct limn_device *d, limn_step *s) {
+  switch (s->kind) {
+    case LIMN_STEP_GROUP: limn_cpu_group_discard(d->c, s); break;
+    case LIMN_STEP_REDUCE: limn_cpu_reduce_discard(d, s); break;
+    case LIMN_STEP_MATMUL: limn_cpu_matmul_discard(d, s); break;
+    default: break;
+  }
+  s->code = NULL;
+  s->run = NULL;
+}
+
+typedef struct {
+  const limn_step *s;
+  const limn_bind *b;
+  int64_t n; /* jobs that the tiles are dealt to */
+} cpu_job;
+
+static void cpu_job_run(void *arg, int64_t i) {
+  const cpu_job *j = arg;
+  int64_t t0 = j->s->ntiles * i / j->n, t1 = j->s->ntiles * (i + 1) / j->n;
+  j->s->run(j->s, j->b, t0, t1);
+}
+
+enum {
+  CPU_WORTH = 5000,  /* ns of work below which threads cost more than help */
+  CPU_PART = 2000,   /* ns that a job should take at least */
+  CPU_SHARE = 8      /* jobs per thread, so that they end together */
+};
+
+/* How tiles are dealt to jobs has no influence on what they compute. */
+static int cpu_spread(limn_context *c, const limn_step *s,
+                      const limn_bind *b) {
+  cpu_job j = {s, b, 0};
+  int64_t most = (int64_t)(s->cost_ns / CPU_PART) + 1;
+  j.n = LIMN_MIN(s->ntiles, (int64_t)c->opt.threads * CPU_SHARE);
+  j.n = LIMN_MIN(j.n, LIMN_MAX(most, c->opt.threads));
+  if (!c->opt.parallel_for) return limn_pool_run(c, j.n, cpu_job_run, &j);
+  c->opt.parallel_for(c->opt.user, j.n, cpu_job_run, &j);
+  return 0;
+}
+
+static int cpu_launch(struct limn_device *d, const limn_step *s,
+                      const limn_bind *b) {
+  d->launches++;
+  if (!s->ntiles) return 0; /* nothing to compute, or a step of exec.c */
+  if (s->kind == LIMN_STEP_MATMUL) limn_cpu_matmul_begin(s, b);
+  if (d->c->opt.threads < 2 || s->ntiles < 2 || s->cost_ns < CPU_WORTH) {
+    s->run(s, b, 0, s->ntiles);
+    return 0;
+  }
+  return cpu_spread(d->c, s, b);
+}
+
+static bool cpu_supports(struct limn_device *d, int op, int dtype) {
+  (void)d;
+  switch (op) {
+    case OP_softmax: case OP_log_softmax: return limn_dtype_float(dtype);
+    case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_argmax:
+    case OP_argmin: case OP_index_select: case OP_gather: case OP_index_add:
+    case OP_scatter_add:
+      return true;
+  }
+  return false;
+}
+
+/* Faults of the CPU are noted in the run's own limn_bind. */
+static int cpu_fault(struct limn_device *d, limn_fault *out) {
+  (void)d;
+  memset(out, 0, sizeof *out);
+  return 0;
+}
+
+const limn_device_ops limn_cpu_ops = {
+    "cpu",     true,       cpu_open,     cpu_close,   cpu_alloc,
+    cpu_free,  cpu_upload, cpu_download, cpu_wait,    cpu_prepare,
+    cpu_discard, cpu_launch, cpu_supports, cpu_fault,
+};

@@ -1,0 +1,672 @@
+/* Eager ops: each is a one-node graph, run through the same planner, so that
+ * there is one way to execute.
+ *
+ * The graph of an op depends on the op, the ranks of its tensors and the kinds
+ * of its numbers only: sizes, positions and scalars are number inputs of it,
+ * so that a thousand of them make a thousand plans at most, never a graph or a
+ * kernel. Views make no plan at all. The same cache keeps the backward graphs
+ * of tapes, by their structure. */
+#include <stdio.h>
+
+#include "planner.h"
+
+#define EAGER_ENTRIES 1024
+#define EAGER_INPUTS 64
+
+typedef struct eager_entry {
+  struct eager_entry *prev, *next; /* most recent first */
+  limn_graph *g;
+  void *key;
+  size_t nkey;
+} eager_entry;
+
+typedef struct limn_eager {
+  limn_map map;
+  eager_entry *first, *last;
+  uint32_t n;
+} limn_eager;
+
+/* -- The cache of graphs -- */
+
+static void eager_unlink(limn_eager *E, eager_entry *e) {
+  if (e->prev) e->prev->next = e->next;
+  else E->first = e->next;
+  if (e->next) e->next->prev = e->prev;
+  else E->last = e->prev;
+  e->prev = e->next = NULL;
+}
+
+static void eager_push(limn_eager *E, eager_entry *e) {
+  e->next = E->first;
+  if (E->first) E->first->prev = e;
+  E->first = e;
+  if (!E->last) E->last = e;
+}
+
+static void eager_drop(limn_context *c, eager_entry *e) {
+  limn_eager *E = c->eager;
+  eager_unlink(E, e);
+  limn_map_remove(c, &E->map, e->key, e->nkey);
+  E->n--;
+  limn_graph_release(e->g);
+  limn_free(c, e->key, e->nkey);
+  limn_free(c, e, sizeof *e);
+}
+
+void limn_eager_free(limn_context *c) {
+  limn_eager *E = c->eager;
+  if (!E) return;
+  while (E->first) eager_drop(c, E->first);
+  limn_map_free(c, &E->map);
+  c->eager = NULL;
+  limn_free(c, E, sizeof *E);
+}
+
+/* The graph for a key, made most recent, or NULL. */
+static limn_graph *eager_find(limn_context *c, const void *key, size_t n) {
+  limn_eager *E = c->eager;
+  eager_entry *e = E ? limn_map_get(&E->map, key, n) : NULL;
+  if (!e) return NULL;
+  if (E->first != e) {
+    eager_unlink(E, e);
+    eager_push(E, e);
+  }
+  return e->g;
+}
+
+/* Keep g (its reference passes to the cache). */
+static int eager_keep(limn_context *c, const void *key, size_t n,
+                      limn_graph *g) {
+  limn_eager *E = c->eager;
+  eager_entry *e;
+  int rc;
+  if (!E) E = c->eager = limn_alloc(c, sizeof *E);
+  e = E ? limn_alloc(c, sizeof *e) : NULL;
+  if (!e) return LIMN_EMEM;
+  e->key = limn_alloc(c, n);
+  e->nkey = n;
+  e->g = g;
+  rc = e->key ? 0 : LIMN_EMEM;
+  if (rc == 0) {
+    memcpy(e->key, key, n);
+    rc = limn_map_put(c, &E->map, key, n, e);
+  }
+  if (rc < 0) {
+    limn_free(c, e->key, n);
+    limn_free(c, e, sizeof *e);
+    return rc;
+  }
+  eager_push(E, e);
+  if (++E->n > EAGER_ENTRIES) eager_drop(c, E->last);
+  return 0;
+}
+
+/* -- One op as a graph -- */
+
+typedef struct {
+  limn_context *c;
+  int op, n;
+  limn_param p[LIMN_MAXARGS];
+  limn_value a[LIMN_MAXARGS];
+  limn_run_arg in[EAGER_INPUTS];
+  int nin;
+  uint8_t key[1024];
+  size_t nkey;
+  limn_tensor *held[EAGER_INPUTS]; /* values of cells: borrowed */
+} eager_call;
+
+static void eager_key(eager_call *e, const void *p, size_t n) {
+  if (e->nkey + n <= sizeof e->key) memcpy(e->key + e->nkey, p, n);
+  e->nkey += n;
+}
+
+/* Whether a number of this parameter is an input of the graph, so that its
+ * value is in no key: operands, sizes, positions, fill values. */
+static bool eager_is_input(const eager_call *e, const limn_param *p) {
+  if (p->type == 'T' || p->type == 'L') return true;
+  if (p->type == 'i')
+    return strcmp(p->name, "base") != 0 && strcmp(p->name, "draw") != 0;
+  return p->type == 'r' && e->op == OP_pad;
+}
+
+static int eager_add_input(eager_call *e, limn_run_arg in) {
+  if (e->nin == EAGER_INPUTS)
+    return limn_fail(e->c, LIMN_EARG, "more than %d operands", EAGER_INPUTS);
+  e->in[e->nin++] = in;
+  return 0;
+}
+
+/* Append one argument to the key, and to the inputs if it is one. */
+static int eager_scan(eager_call *e, const limn_param *p,
+                      const limn_value *v) {
+  limn_run_arg in = {NULL, 0};
+  uint8_t tag[4] = {v->tag, 0, 0, 0};
+  bool number = v->tag == LIMN_A_INT || v->tag == LIMN_A_REAL;
+  if (v->tag == LIMN_X_TENSOR) {
+    tag[1] = (uint8_t)v->t->v.ndim;
+    in.t = v->t;
+    LIMN_TRY(eager_add_input(e, in));
+  } else if (v->tag == LIMN_A_LIST) {
+    tag[1] = (uint8_t)(v->n & 255), tag[2] = (uint8_t)(v->n >> 8);
+    eager_key(e, tag, sizeof tag);
+    for (int i = 0; i < v->n; i++) LIMN_TRY(eager_scan(e, p, &v->list[i]));
+    return 0;
+  } else if (number && eager_is_input(e, p)) {
+    in.number = v->tag == LIMN_A_INT ? (double)v->i : v->f;
+    LIMN_TRY(eager_add_input(e, in));
+  } else if (v->tag == LIMN_A_STR) {
+    eager_key(e, tag, sizeof tag);
+    eager_key(e, v->s, strlen(v->s) + 1);
+    return 0;
+  } else if (v->tag == LIMN_A_REAL) {
+    eager_key(e, &v->f, sizeof v->f);
+  } else if (v->tag != LIMN_A_NONE) {
+    eager_key(e, &v->i, sizeof v->i);
+  }
+  eager_key(e, tag, sizeof tag);
+  return 0;
+}
+
+static int eager_build_arg(eager_call *e, limn_graph *g, const limn_param *p,
+                           const limn_value *v, int *at, limn_arg *out) {
+  char name[32];
+  limn_ref r;
+  bool number = v->tag == LIMN_A_INT || v->tag == LIMN_A_REAL;
+  *out = limn_none();
+  if (v->tag == LIMN_X_TENSOR || (number && eager_is_input(e, p))) {
+    if (v->tag == LIMN_X_TENSOR && !p->list)
+      snprintf(name, sizeof name, "%s", p->name);
+    else
+      snprintf(name, sizeof name, "%s%d", p->name, *at + 1);
+    LIMN_TRY(limn_graph_add_input(g, name,
+                                  number ? -1 : v->t->v.ndim, &r));
+    if (v->tag == LIMN_A_INT) limn_graph_node(g, r)->kind = LIMN_V_INT;
+    (*at)++;
+    *out = limn_aref(r);
+    return 0;
+  }
+  switch (v->tag) {
+    case LIMN_A_INT: case LIMN_A_BOOL: case LIMN_A_DTYPE:
+      out->tag = v->tag, out->u.i = v->i;
+      return 0;
+    case LIMN_A_REAL: *out = limn_areal(v->f); return 0;
+    case LIMN_A_STR:
+      out->tag = LIMN_A_STR, out->u.str = limn_graph_str(g, v->s);
+      return 0;
+    default: return 0;
+  }
+}
+
+static int eager_build_list(eager_call *e, limn_graph *g, const limn_param *p,
+                            const limn_value *v, int *at, limn_arg *out) {
+  limn_arg l[EAGER_INPUTS];
+  if (v->tag != LIMN_A_LIST) return eager_build_arg(e, g, p, v, at, out);
+  if (v->n > EAGER_INPUTS)
+    return limn_fail(e->c, LIMN_EARG, "a list of more than %d", EAGER_INPUTS);
+  for (int i = 0; i < v->n; i++)
+    LIMN_TRY(eager_build_arg(e, g, p, &v->list[i], at, &l[i]));
+  *out = limn_none();
+  out->tag = LIMN_A_LIST;
+  out->n = (uint32_t)v->n;
+  return limn_graph_push_args(g, l, (uint32_t)v->n, &out->u.at);
+}
+
+static int eager_build(eager_call *e, limn_graph **out) {
+  limn_graph *g;
+  limn_arg a[LIMN_MAXARGS];
+  limn_ref r;
+  int at = 0, rc = 0;
+  LIMN_TRY(limn_graph_new(e->c, limn_op_get(e->op)->name, &g));
+  for (int i = 0; i < e->n; i++)
+    LIMN_GO(eager_build_list(e, g, &e->p[i], &e->a[i], &at, &a[i]));
+  if (limn_op_random(e->op)) a[e->n - 1] = limn_aint(0);
+  r = limn_graph_add(g, e->op, a, e->n, 0, 0);
+  if (!r) LIMN_GO(LIMN_EMEM);
+  g->draws = limn_op_random(e->op);
+  LIMN_GO(limn_graph_add_out(g, limn_aref(r)));
+  *out = g;
+  return 0;
+bail:
+  limn_graph_release(g);
+  return rc;
+}
+
+/* Defaults, cells by their value, numbers' own dims normalised. */
+static int eager_args(eager_call *e, const limn_value *a, int n) {
+  e->n = limn_op_params(e->op, e->p);
+  for (int i = 0; i < e->n; i++) {
+    limn_value *v = &e->a[i];
+    memset(v, 0, sizeof *v);
+    if (i < n) *v = a[i];
+    if (v->tag == LIMN_X_CELL) {
+      LIMN_TRY(limn_cell_get(v->cell, NULL, &v->t));
+      v->tag = LIMN_X_TENSOR;
+    }
+    if (v->tag != LIMN_A_NONE || !e->p[i].has_default) continue;
+    v->tag = e->p[i].def.tag;
+    v->i = e->p[i].def.u.i;
+    if (v->tag == LIMN_A_REAL) v->f = e->p[i].def.u.f;
+    if (e->p[i].type == 'e' || e->p[i].type == 's')
+      v->tag = LIMN_A_STR, v->s = e->p[i].def_text;
+  }
+  return 0;
+}
+
+static void eager_type(const limn_value *v, limn_type *t, limn_type *pool,
+                       int *used) {
+  memset(t, 0, sizeof *t);
+  t->known = true;
+  switch (v->tag) {
+    case LIMN_X_TENSOR: *t = limn_type_of(v->t); break;
+    case LIMN_A_INT: t->kind = LIMN_V_INT, t->i = v->i; break;
+    case LIMN_A_REAL: t->kind = LIMN_V_REAL, t->f = v->f; break;
+    case LIMN_A_BOOL: t->kind = LIMN_V_BOOL, t->i = v->i; break;
+    case LIMN_A_DTYPE:
+      t->kind = LIMN_V_DTYPE, t->i = v->i, t->dtype = (uint8_t)v->i;
+      break;
+    case LIMN_A_STR: t->kind = LIMN_V_STR, t->s = v->s; break;
+    case LIMN_A_LIST:
+      t->kind = LIMN_V_LIST, t->n = v->n, t->list = pool + *used;
+      for (int i = 0; i < v->n; i++)
+        eager_type(&v->list[i], &pool[(*used)++], NULL, NULL);
+      break;
+    default: t->known = false;
+  }
+}
+
+/* Dress the failure of an eager op: its name, its operands, the hint. */
+static int eager_locate(eager_call *e, int rc) {
+  limn_context *c = e->c;
+  char text[160];
+  limn_error_prepend(c, "%s: ", limn_op_get(e->op)->name);
+  for (int i = 0; i < e->n; i++)
+    if (e->a[i].tag == LIMN_X_TENSOR)
+      limn_error_append(c, "\n  %s: %s", e->p[i].name,
+                        limn_tensor_text(text, sizeof text, e->a[i].t));
+  return rc;
+}
+
+/* Views are descriptors: no graph, no plan. */
+static int eager_view(eager_call *e, limn_value *out) {
+  const limn_op_row *row = limn_op_get(e->op);
+  limn_type a[LIMN_MAXARGS], pool[64];
+  limn_tensor *x = e->a[0].t, *dense = NULL;
+  limn_view v;
+  int used = 0, rc;
+  for (int i = 0; i < e->n; i++) {
+    if (e->a[i].tag == LIMN_A_LIST && used + e->a[i].n > LIMN_COUNT(pool))
+      return limn_fail(e->c, LIMN_EARG, "too many dims");
+    eager_type(&e->a[i], &a[i], pool, &used);
+  }
+  if (e->a[0].tag != LIMN_X_TENSOR)
+    return limn_fail(e->c, LIMN_EARG, "x must be a tensor");
+  LIMN_TRY(rc = row->view(e->c, a, &x->v, &v));
+  if (rc > 0) {
+    LIMN_TRY(limn_tensor_contiguous(x, &dense));
+    x = dense;
+    rc = row->view(e->c, a, &x->v, &v);
+  }
+  if (rc >= 0) rc = limn_tensor_view(x, &v, &out->t);
+  limn_tensor_release(dense);
+  out->tag = LIMN_X_TENSOR;
+  return rc;
+}
+
+static int eager_host(eager_call *e, limn_value *out) {
+  limn_type a[LIMN_MAXARGS], r, pool[64];
+  int used = 0;
+  for (int i = 0; i < e->n; i++) eager_type(&e->a[i], &a[i], pool, &used);
+  LIMN_TRY(limn_infer_op(e->c, e->op, a, e->n, &r));
+  memset(out, 0, sizeof *out);
+  out->i = r.i;
+  out->f = r.f;
+  out->tag = r.kind == LIMN_V_INT ? LIMN_A_INT
+             : r.kind == LIMN_V_REAL ? LIMN_A_REAL
+             : r.kind == LIMN_V_DTYPE ? LIMN_A_DTYPE : LIMN_A_BOOL;
+  return 0;
+}
+
+static int eager_check_device(eager_call *e, limn_device *dev) {
+  char text[160];
+  limn_device *found = dev;
+  for (int i = 0; i < e->nin; i++) {
+    limn_tensor *t = e->in[i].t;
+    if (!t || (t->v.ndim == 0 && t->st->dev->ops->host)) continue;
+    if (!found) found = t->st->dev;
+    if (found == t->st->dev) continue;
+    limn_fail(e->c, LIMN_EDEVICE, "%s: the operands are on different devices",
+              limn_op_get(e->op)->name);
+    for (int k = 0, at = 0; k < e->n; k++) {
+      const limn_value *v = &e->a[k];
+      if (v->tag == LIMN_X_TENSOR)
+        limn_error_append(e->c, "\n  %s: %s", e->p[k].name,
+                          limn_tensor_text(text, sizeof text, v->t));
+      for (int j = 0; v->tag == LIMN_A_LIST && j < v->n && at < 8; j++, at++)
+        if (v->list[j].tag == LIMN_X_TENSOR)
+          limn_error_append(e->c, "\n  %s[%d]: %s", e->p[k].name, j + 1,
+                            limn_tensor_text(text, sizeof text, v->list[j].t));
+    }
+    return limn_hint(e->c, LIMN_EDEVICE, "move one with :to(\"%s\")",
+                     found->name);
+  }
+  return 0;
+}
+
+static int eager_run(eager_call *e, limn_device *dev, limn_value *out) {
+  limn_context *c = e->c;
+  limn_graph *g;
+  limn_result result[1];
+  int rc;
+  eager_key(e, &e->op, sizeof e->op);
+  for (int i = 0; i < e->n; i++) LIMN_TRY(eager_scan(e, &e->p[i], &e->a[i]));
+  LIMN_TRY(eager_check_device(e, dev));
+  if (e->nkey > sizeof e->key)
+    return limn_fail(c, LIMN_EARG, "too many arguments");
+  g = eager_find(c, e->key, e->nkey);
+  if (!g) {
+    LIMN_TRY(eager_build(e, &g));
+    rc = eager_keep(c, e->key, e->nkey, g);
+    if (rc < 0) {
+      limn_graph_release(g);
+      return rc;
+    }
+  }
+  limn_graph_retain(g); /* a callback may empty the cache */
+  rc = limn_graph_run(g, dev, e->in, NULL, result);
+  limn_graph_release(g);
+  if (rc < 0) return rc;
+  out->tag = LIMN_X_TENSOR;
+  out->t = result[0].t;
+  return 0;
+}
+
+/* Lists of cells: their values. */
+static int eager_lists(eager_call *e, limn_value *copy, int cap) {
+  int used = 0;
+  for (int i = 0; i < e->n; i++) {
+    limn_value *v = &e->a[i];
+    if (v->tag != LIMN_A_LIST) continue;
+    if (used + v->n > cap)
+      return limn_fail(e->c, LIMN_EARG, "a list of more than %d", cap);
+    for (int k = 0; k < v->n; k++) {
+      copy[used + k] = v->list[k];
+      if (v->list[k].tag != LIMN_X_CELL) continue;
+      LIMN_TRY(limn_cell_get(v->list[k].cell, NULL, &copy[used + k].t));
+      copy[used + k].tag = LIMN_X_TENSOR;
+    }
+    v->list = copy + used;
+    used += v->n;
+  }
+  return 0;
+}
+
+static bool eager_has_tensor(const eager_call *e) {
+  for (int i = 0; i < e->n; i++) {
+    if (e->a[i].tag == LIMN_X_TENSOR) return true;
+    if (e->p[i].list) return true;
+  }
+  return false;
+}
+
+static int eager_apply(limn_context *c, int op, const limn_value *a, int n,
+                       limn_device *dev, limn_value *out) {
+  eager_call e;
+  limn_value copy[EAGER_INPUTS];
+  const limn_op_row *row = limn_op_get(op);
+  int rc;
+  e.c = c;
+  e.op = op;
+  e.nin = 0;
+  e.nkey = 0;
+  memset(out, 0, sizeof *out);
+  LIMN_TRY(eager_args(&e, a, n));
+  LIMN_TRY(eager_lists(&e, copy, EAGER_INPUTS));
+  if (row->row == LIMN_ROW_V) {
+    rc = eager_view(&e, out);
+    return rc < 0 ? eager_locate(&e, rc) : rc;
+  }
+  if (op == OP_detach && e.a[0].tag == LIMN_X_TENSOR) {
+    *out = e.a[0];
+    limn_tensor_retain(out->t);
+    return 0;
+  }
+  if ((row->row == LIMN_ROW_E && !eager_has_tensor(&e)) ||
+      row->row == LIMN_ROW_H) {
+    rc = eager_host(&e, out);
+    return rc < 0 ? eager_locate(&e, rc) : rc;
+  }
+  return eager_run(&e, dev, out);
+}
+
+/* -- On a tape -- */
+
+/* Numbers of operands are number inputs of the tape too, so that the backward
+ * graph is the same for all of them. */
+static int tape_arg(limn_trace *t, const limn_param *p, const limn_value *v,
+                    limn_arg *out) {
+  char name[32];
+  limn_ref r;
+  double x = v->tag == LIMN_A_INT ? (double)v->i : v->f;
+  bool number = v->tag == LIMN_A_INT || v->tag == LIMN_A_REAL;
+  if (!number || p->type != 'T') return limn_trace_arg(t, v, out);
+  snprintf(name, sizeof name, "n%u", t->g->nin + 1);
+  LIMN_TRY(limn_trace_number(t, name, x, &r));
+  if (v->tag == LIMN_A_INT) {
+    limn_graph_node(t->g, r)->kind = LIMN_V_INT;
+    t->in[t->nin - 1].i = v->i;
+  }
+  LIMN_TRY(limn_grow(t->c, &t->number, &t->number_cap, t->nnumber + 1,
+                     sizeof *t->number));
+  t->number[t->nnumber++] = x;
+  *out = limn_aref(r);
+  return 0;
+}
+
+static int tape_apply(limn_trace *t, int op, const limn_value *a, int n,
+                      limn_device *dev, limn_value *out) {
+  limn_param p[LIMN_MAXARGS];
+  limn_arg args[LIMN_MAXARGS] = {{0}};
+  int np = limn_op_params(op, p), rc = 0;
+  limn_ref r;
+  LIMN_TRY(eager_apply(t->c, op, a, n, dev, out));
+  if (out->tag != LIMN_X_TENSOR) return 0;
+  for (int i = 0; i < np && i < n; i++)
+    LIMN_GO(tape_arg(t, &p[i], &a[i], &args[i]));
+  LIMN_GO(limn_trace_op(t, op, args, np, &r));
+  LIMN_GO(limn_trace_value(t, r, out->t));
+bail:
+  if (rc < 0) {
+    limn_tensor_release(out->t);
+    out->t = NULL;
+  }
+  return rc;
+}
+
+static int traced_apply(limn_trace *t, int op, const limn_value *a, int n,
+                        limn_value *out) {
+  limn_param p[LIMN_MAXARGS];
+  limn_arg args[LIMN_MAXARGS] = {{0}};
+  int np = limn_op_params(op, p);
+  memset(out, 0, sizeof *out);
+  for (int i = 0; i < np && i < n; i++)
+    LIMN_TRY(limn_trace_arg(t, &a[i], &args[i]));
+  LIMN_TRY(limn_trace_op(t, op, args, np, &out->ref));
+  out->tag = LIMN_X_TRACED;
+  out->trace = t;
+  if (op == OP_print) return limn_graph_add_effect(t->g, out->ref);
+  return 0;
+}
+
+int limn_apply(limn_context *c, int op, const limn_value *a, int n,
+               limn_device *dev, limn_value *out) {
+  limn_trace *t = c->trace;
+  if (!t) return eager_apply(c, op, a, n, dev, out);
+  if (t->tape) return tape_apply(t, op, a, n, dev, out);
+  return traced_apply(t, op, a, n, out);
+}
+
+/* -- Gradients of tapes -- */
+
+typedef struct {
+  limn_context *c;
+  limn_trace *t;
+  limn_graph *g, *bg; /* the tape's, the backward graph */
+  limn_ref nf;        /* last forward node */
+  uint8_t *need;
+  limn_arg *map;
+  limn_run_arg *in;
+  uint32_t nin, in_cap;
+  limn_str key;
+} backward;
+
+/* Forward tensors are inputs; what lies behind them is not needed. */
+static bool backward_is_leaf(const backward *b, limn_ref r) {
+  const limn_node *n = limn_graph_node(b->g, r);
+  return r <= b->nf && (n->kind == LIMN_V_TENSOR || n->op == OP_number);
+}
+
+static void backward_need(limn_ref r, void *p) {
+  backward *b = p;
+  b->need[r - 1] = 1;
+}
+
+static int backward_leaf(backward *b, limn_ref r) {
+  const limn_node *n = limn_graph_node(b->g, r);
+  limn_run_arg in = {NULL, 0};
+  char name[16];
+  limn_ref x;
+  int rank = -1;
+  if (n->op == OP_number) {
+    in.number = b->t->in[limn_node_args(b->g, r)[0].u.i].f;
+  } else {
+    in.t = r <= b->t->nvalue ? b->t->value[r - 1] : NULL;
+    if (!in.t)
+      return limn_fail(b->c, LIMN_ETRACE, "a value of the forward pass (%s) "
+                       "was not kept", limn_op_get(n->op)->name);
+    rank = in.t->v.ndim;
+  }
+  snprintf(name, sizeof name, "v%u", b->nin + 1);
+  LIMN_TRY(limn_graph_add_input(b->bg, name, rank, &x));
+  limn_graph_node(b->bg, x)->kind = n->kind;
+  LIMN_TRY(limn_grow(b->c, &b->in, &b->in_cap, b->nin + 1, sizeof in));
+  b->in[b->nin++] = in;
+  b->map[r - 1] = limn_aref(x);
+  limn_str_addf(&b->key, "i%d,%d;", rank, n->kind);
+  return 0;
+}
+
+static void backward_key_arg(backward *b, limn_arg a, const char *text) {
+  limn_str_addn(&b->key, (const char *)&a.tag, 1);
+  if (a.tag == LIMN_A_STR) limn_str_addf(&b->key, "%s;", text + a.u.str);
+  else limn_str_addn(&b->key, (const char *)&a.u, sizeof a.u);
+}
+
+static int backward_arg(backward *b, limn_arg a, limn_arg *out) {
+  limn_arg l[EAGER_INPUTS];
+  *out = a;
+  if (a.tag == LIMN_A_REF) *out = b->map[a.u.ref - 1];
+  if (a.tag == LIMN_A_STR)
+    out->u.str = limn_graph_str(b->bg, limn_graph_text(b->g, a.u.str));
+  if (a.tag == LIMN_A_LIST) {
+    if (a.n > EAGER_INPUTS)
+      return limn_fail(b->c, LIMN_EARG, "a list of more than %d",
+                       EAGER_INPUTS);
+    limn_str_addf(&b->key, "[%u", a.n);
+    for (uint32_t i = 0; i < a.n; i++)
+      LIMN_TRY(backward_arg(b, b->g->args[a.u.at + i], &l[i]));
+    return limn_graph_push_args(b->bg, l, a.n, &out->u.at);
+  }
+  backward_key_arg(b, *out, b->bg->text);
+  return 0;
+}
+
+static int backward_node(backward *b, limn_ref r) {
+  const limn_node *n = limn_graph_node(b->g, r);
+  limn_arg a[LIMN_MAXARGS];
+  limn_ref x;
+  int nargs = n->nargs;
+  uint32_t at = n->args;
+  limn_str_addf(&b->key, "o%u,%u;", n->op, n->nargs);
+  for (int i = 0; i < nargs; i++)
+    LIMN_TRY(backward_arg(b, b->g->args[at + (uint32_t)i], &a[i]));
+  x = limn_graph_add(b->bg, n->op, a, nargs, 0, 0);
+  if (!x) return LIMN_EMEM;
+  if (limn_op_get(n->op)->row == LIMN_ROW_H)
+    limn_graph_node(b->bg, x)->rank = n->rank;
+  b->map[r - 1] = limn_aref(x);
+  return 0;
+}
+
+static int backward_build(backward *b, const limn_arg *grad, int n) {
+  for (int i = 0; i < n; i++)
+    if (grad[i].tag == LIMN_A_REF) b->need[grad[i].u.ref - 1] = 1;
+  for (limn_ref r = b->g->nnode; r >= 1; r--)
+    if (b->need[r - 1] && !backward_is_leaf(b, r))
+      limn_node_refs(b->g, r, backward_need, b);
+  for (limn_ref r = 1; r <= b->g->nnode; r++) {
+    if (!b->need[r - 1]) continue;
+    if (backward_is_leaf(b, r)) LIMN_TRY(backward_leaf(b, r));
+    else LIMN_TRY(backward_node(b, r));
+  }
+  for (int i = 0; i < n; i++) {
+    limn_arg o;
+    if (grad[i].tag == LIMN_A_NONE) continue;
+    LIMN_TRY(backward_arg(b, grad[i], &o));
+    LIMN_TRY(limn_graph_add_out(b->bg, o));
+  }
+  return b->key.rc;
+}
+
+static int backward_run(backward *b, const limn_arg *grad, int n,
+                        limn_tensor **out) {
+  limn_graph *g = eager_find(b->c, b->key.s, b->key.len);
+  limn_result *res;
+  size_t size;
+  int rc = 0, k = 0;
+  if (!g) {
+    limn_graph_retain(b->bg);
+    rc = eager_keep(b->c, b->key.s, b->key.len, b->bg);
+    if (rc < 0) limn_graph_release(b->bg);
+    if (rc < 0) return rc;
+    g = b->bg;
+  }
+  size = (g->nout + 1) * sizeof *res;
+  res = limn_alloc(b->c, size);
+  if (!res) return LIMN_EMEM;
+  limn_graph_retain(g);
+  rc = limn_graph_run(g, NULL, b->in, NULL, res);
+  limn_graph_release(g);
+  for (int i = 0; i < n && rc == 0; i++)
+    out[i] = grad[i].tag == LIMN_A_NONE ? NULL : res[k++].t;
+  limn_free(b->c, res, size);
+  return rc;
+}
+
+int limn_tape_gradient(limn_trace *t, limn_ref loss, const limn_ref *wrt,
+                       int n, limn_tensor **out) {
+  limn_context *c = t->c;
+  backward b = {0};
+  limn_arg *grad = limn_alloc(c, ((size_t)n + 1) * sizeof *grad);
+  size_t nodes = 0;
+  int rc = grad ? 0 : LIMN_EMEM;
+  b.c = c, b.t = t, b.g = t->g, b.nf = t->g->nnode;
+  limn_str_init(&b.key, c);
+  limn_str_add(&b.key, "tape:");
+  if (rc == 0)
+    rc = limn_gradient(t->g, 1, limn_aref(loss), wrt, n, grad);
+  if (rc == 0) {
+    nodes = t->g->nnode + 1;
+    b.need = limn_alloc(c, nodes);
+    b.map = limn_alloc(c, nodes * sizeof *b.map);
+    rc = b.need && b.map ? limn_graph_new(c, "backward", &b.bg) : LIMN_EMEM;
+  }
+  if (rc == 0) rc = backward_build(&b, grad, n);
+  if (rc == 0) rc = backward_run(&b, grad, n, out);
+  limn_graph_release(b.bg);
+  limn_str_free(&b.key);
+  limn_free(c, b.need, nodes);
+  limn_free(c, b.map, nodes * sizeof *b.map);
+  limn_free(c, b.in, b.in_cap * sizeof *b.in);
+  limn_free(c, grad, ((size_t)n + 1) * sizeof *grad);
+  return rc;
+}

@@ -1,0 +1,575 @@
+/* From fused groups to steps: slots, values, views, outputs and writes. */
+#include "emit.h"
+
+#include <stdio.h>
+
+const limn_type *emit_type(const emitter *e, limn_ref r) {
+  return &e->I->t[r - 1];
+}
+
+bool emit_is_tensor(const emitter *e, limn_arg a) {
+  return a.tag == LIMN_A_REF &&
+         limn_graph_node(e->g, a.u.ref)->kind == LIMN_V_TENSOR;
+}
+
+limn_ref emit_canon(const emitter *e, limn_arg a) {
+  return e->f->canon[a.u.ref - 1];
+}
+
+/* -- Slots and steps -- */
+
+int emit_slot(emitter *e, int kind, uint32_t index, int dtype,
+              const limn_shape *s, uint16_t *slot) {
+  limn_plan *p = e->p;
+  limn_slot_info *info;
+  int64_t numel, bytes;
+  LIMN_TRY(limn_shape_bytes(e->c, s, dtype, &numel, &bytes));
+  if (p->nslot >= UINT16_MAX)
+    return limn_fail(e->c, LIMN_ESIZE, "the graph needs too many buffers");
+  LIMN_TRY(limn_grow(e->c, &p->info, &p->slot_cap, p->nslot + 1,
+                     sizeof *p->info));
+  info = &p->info[p->nslot];
+  memset(info, 0, sizeof *info);
+  info->kind = (uint8_t)kind;
+  info->dtype = (uint8_t)dtype;
+  info->index = index;
+  info->shape = *s;
+  info->bytes = (size_t)bytes;
+  info->first = info->last = -1;
+  *slot = (uint16_t)p->nslot++;
+  return 0;
+}
+
+int emit_temp(emitter *e, int dtype, const limn_shape *s, limn_operand *out) {
+  LIMN_TRY(emit_slot(e, LIMN_SLOT_TEMP, 0, dtype, s, &out->slot));
+  out->dtype = (uint8_t)dtype;
+  limn_view_dense(&out->v, s->ndim, s->d);
+  return 0;
+}
+
+static void emit_known(emitter *e, limn_ref r, const limn_operand *o) {
+  emit_value *v = &e->val[r - 1];
+  v->state = EMIT_MEM;
+  v->dtype = o->dtype;
+  v->slot = o->slot;
+  v->v = o->v;
+}
+
+int emit_dest(emitter *e, limn_ref r, limn_operand *out) {
+  const limn_type *t = emit_type(e, r);
+  int kind = LIMN_SLOT_TEMP;
+  int32_t index = 0;
+  if (e->out_of[r - 1] >= 0) {
+    kind = LIMN_SLOT_OUT, index = e->out_of[r - 1];
+  } else if (e->write_of[r - 1] >= 0) {
+    kind = LIMN_SLOT_WRITE, index = e->write_of[r - 1];
+  }
+  LIMN_TRY(emit_slot(e, kind, (uint32_t)index, t->dtype, &t->shape,
+                     &out->slot));
+  out->dtype = t->dtype;
+  limn_view_dense(&out->v, t->shape.ndim, t->shape.d);
+  emit_known(e, r, out);
+  return 0;
+}
+
+int emit_step(emitter *e, int kind, int op, int nin, int nout, limn_ref r,
+              limn_step **out) {
+  limn_plan *p = e->p;
+  limn_step *s;
+  LIMN_TRY(limn_grow(e->c, &p->step, &p->step_cap, p->nstep + 1,
+                     sizeof *p->step));
+  s = &p->step[p->nstep];
+  memset(s, 0, sizeof *s);
+  s->kind = (uint8_t)kind;
+  s->op = (uint16_t)op;
+  s->nin = (uint8_t)nin;
+  s->nout = (uint8_t)nout;
+  s->node = r;
+  s->in = limn_arena_alloc(e->a, ((size_t)nin + 1) * sizeof *s->in);
+  s->out = limn_arena_alloc(e->a, ((size_t)nout + 1) * sizeof *s->out);
+  if (!s->in || !s->out) return LIMN_EMEM;
+  p->nstep++;
+  *out = s;
+  return 0;
+}
+
+void emit_set(emitter *e, limn_step *s, bool output, int i,
+              const limn_operand *o) {
+  limn_slot_info *info = &e->p->info[o->slot];
+  int32_t at = (int32_t)(s - e->p->step);
+  if (output) s->out[i] = *o;
+  else s->in[i] = *o;
+  if (info->first < 0) info->first = at;
+  info->last = LIMN_MAX(info->last, at);
+}
+
+/* -- Number operands -- */
+
+static int emit_imm_push(emitter *e, limn_imm_source src, uint16_t *out) {
+  limn_plan *p = e->p;
+  for (uint32_t i = 0; i < p->nimm; i++)
+    if (!memcmp(&p->imm_from[i], &src, sizeof src)) {
+      *out = (uint16_t)i;
+      return 0;
+    }
+  LIMN_TRY(limn_grow(e->c, &p->imm_from, &p->imm_cap, p->nimm + 1,
+                     sizeof src));
+  p->imm_from[p->nimm] = src;
+  *out = (uint16_t)p->nimm++;
+  return 0;
+}
+
+int emit_imm_const(emitter *e, double f, int64_t i, uint16_t *out) {
+  limn_imm_source src;
+  memset(&src, 0, sizeof src);
+  src.value = -1;
+  src.k.f = f;
+  src.k.i = i;
+  return emit_imm_push(e, src, out);
+}
+
+static int64_t emit_saturate(double f) {
+  if (f != f) return 0;
+  if (f >= 9223372036854775807.0) return INT64_MAX;
+  if (f <= -9223372036854775808.0) return INT64_MIN;
+  return (int64_t)f;
+}
+
+int emit_imm(emitter *e, limn_arg a, int dtype, uint16_t *out) {
+  limn_imm_source src;
+  (void)dtype;
+  memset(&src, 0, sizeof src);
+  switch (a.tag) {
+    case LIMN_A_INT: case LIMN_A_BOOL:
+      return emit_imm_const(e, (double)a.u.i, a.u.i, out);
+    case LIMN_A_REAL:
+      return emit_imm_const(e, a.u.f, emit_saturate(a.u.f), out);
+    case LIMN_A_REF: {
+      const limn_type *t = emit_type(e, a.u.ref);
+      if (t->known && t->kind == LIMN_V_REAL)
+        return emit_imm_const(e, t->f, emit_saturate(t->f), out);
+      if (t->known) return emit_imm_const(e, (double)t->i, t->i, out);
+      src.value = e->host_of[a.u.ref - 1];
+      if (src.value < 0) break;
+      return emit_imm_push(e, src, out);
+    }
+    default: break;
+  }
+  return limn_fail(e->c, LIMN_EARG, "a number operand has no value");
+}
+
+/* -- Values -- */
+
+int emit_copy(emitter *e, const limn_operand *from, const limn_operand *to,
+              limn_ref r) {
+  limn_step *s;
+  limn_instr *code;
+  int n = 0;
+  if (limn_numel(to->v.ndim, to->v.d) == 0) return 0;
+  LIMN_TRY(emit_step(e, LIMN_STEP_GROUP, 0, 1, 1, r, &s));
+  s->group = limn_arena_alloc(e->a, sizeof *s->group);
+  code = limn_arena_alloc(e->a, 3 * sizeof *code);
+  if (!s->group || !code) return LIMN_EMEM;
+  code[n++] = (limn_instr){LIMN_I_LOAD, from->dtype,
+                           (uint8_t)limn_dtype_compute(from->dtype),
+                           0, 0, 0, 0};
+  if (from->dtype != to->dtype)
+    code[n++] = (limn_instr){LIMN_I_CAST, to->dtype,
+                             (uint8_t)limn_dtype_compute(to->dtype),
+                             0, 0, 0, 0};
+  code[n] = (limn_instr){LIMN_I_STORE, to->dtype, 0, (uint16_t)(n - 1), 0, 0,
+                         0};
+  s->group->ncode = n + 1;
+  s->group->code = code;
+  emit_set(e, s, false, 0, from);
+  emit_set(e, s, true, 0, to);
+  return 0;
+}
+
+/* Write one number into all elements of `to`. */
+static int emit_fill(emitter *e, limn_arg number, const limn_operand *to,
+                     limn_ref r) {
+  limn_step *s;
+  limn_instr *code;
+  uint16_t imm;
+  if (limn_numel(to->v.ndim, to->v.d) == 0) return 0;
+  LIMN_TRY(emit_imm(e, number, to->dtype, &imm));
+  LIMN_TRY(emit_step(e, LIMN_STEP_GROUP, 0, 0, 1, r, &s));
+  s->group = limn_arena_alloc(e->a, sizeof *s->group);
+  code = limn_arena_alloc(e->a, 2 * sizeof *code);
+  if (!s->group || !code) return LIMN_EMEM;
+  code[0] = (limn_instr){LIMN_I_IMM, to->dtype,
+                         (uint8_t)limn_dtype_compute(to->dtype), 0, 0, 0, imm};
+  code[1] = (limn_instr){LIMN_I_STORE, to->dtype, 0, 0, 0, 0, 0};
+  s->group->ncode = 2;
+  s->group->code = code;
+  emit_set(e, s, true, 0, to);
+  return 0;
+}
+
+int emit_fill_region(emitter *e, limn_arg number, const limn_operand *to,
+                     limn_ref r) {
+  return emit_fill(e, number, to, r);
+}
+
+static int emit_memory(emitter *e, limn_ref r, limn_operand *out) {
+  emit_value *v = &e->val[r - 1];
+  limn_arg number;
+  if (v->state == EMIT_NUMBER) {
+    number = v->number;
+    LIMN_TRY(emit_dest(e, r, out));
+    return emit_fill(e, number, out, r);
+  }
+  if (v->state != EMIT_MEM)
+    return limn_fail(e->c, LIMN_EARG, "value %%%u was never computed (%s)", r,
+                     limn_op_get(limn_graph_node(e->g, r)->op)->name);
+  out->slot = v->slot;
+  out->dtype = v->dtype;
+  out->v = v->v;
+  return 0;
+}
+
+int emit_operand(emitter *e, limn_arg a, limn_operand *out) {
+  if (!emit_is_tensor(e, a))
+    return limn_fail(e->c, LIMN_EARG, "a tensor is needed here");
+  return emit_memory(e, emit_canon(e, a), out);
+}
+
+int emit_dense(emitter *e, limn_operand *o, int dtype, limn_ref r) {
+  limn_operand to;
+  limn_shape s;
+  if (limn_view_is_dense(&o->v) && o->dtype == dtype) return 0;
+  s.ndim = o->v.ndim;
+  memcpy(s.d, o->v.d, sizeof s.d);
+  LIMN_TRY(emit_temp(e, dtype, &s, &to));
+  LIMN_TRY(emit_copy(e, o, &to, r));
+  *o = to;
+  return 0;
+}
+
+int emit_args(emitter *e, limn_ref r, limn_type *out, limn_type *pool) {
+  const limn_node *n = limn_graph_node(e->g, r);
+  memset(out, 0, LIMN_MAXARGS * sizeof *out);
+  return limn_infer_args(e->I, e->g->args + n->args, n->nargs, out, pool,
+                         EMIT_POOL);
+}
+
+uint32_t emit_site(emitter *e, limn_ref r, const char *what) {
+  const limn_node *n = limn_graph_node(e->g, r);
+  const char *line = limn_graph_text(e->g, n->line);
+  const char *path = limn_graph_text(e->g, n->path);
+  char text[512];
+  snprintf(text, sizeof text, "%s%s%s%s%s%s%s%s", line, *line ? ": " : "",
+           limn_op_get(n->op)->name, *path ? " in " : "", path,
+           *what ? " (" : "", what, *what ? ")" : "");
+  return limn_error_site(e->c, text);
+}
+
+/* -- Nodes that move nothing -- */
+
+static int emit_view(emitter *e, limn_ref r) {
+  const limn_op_row *row = limn_op_get(limn_graph_node(e->g, r)->op);
+  const limn_type *t = emit_type(e, r);
+  limn_arg x = limn_node_args(e->g, r)[0];
+  emit_value *from = &e->val[emit_canon(e, x) - 1], *to = &e->val[r - 1];
+  limn_type a[LIMN_MAXARGS];
+  limn_operand o;
+  limn_view v;
+  int rc;
+  if (from->state == EMIT_NUMBER) { /* the same number under another shape */
+    *to = *from;
+    to->dtype = t->dtype;
+    return 0;
+  }
+  LIMN_TRY(emit_operand(e, x, &o));
+  LIMN_TRY(emit_args(e, r, a, e->pool));
+  LIMN_TRY(rc = row->view(e->c, a, &o.v, &v));
+  if (rc > 0) {
+    LIMN_TRY(emit_dense(e, &o, o.dtype, r));
+    LIMN_TRY(rc = row->view(e->c, a, &o.v, &v));
+  }
+  o.v = v;
+  emit_known(e, r, &o);
+  return 0;
+}
+
+/* full: one number, or one 0-dim tensor seen under the shape. */
+static int emit_full(emitter *e, limn_ref r) {
+  const limn_node *n = limn_graph_node(e->g, r);
+  limn_arg x = limn_node_args(e->g, r)[1];
+  const limn_type *t = emit_type(e, r);
+  emit_value *v = &e->val[r - 1];
+  limn_operand o;
+  limn_view wide;
+  (void)n;
+  if (!emit_is_tensor(e, x)) {
+    v->state = EMIT_NUMBER;
+    v->dtype = t->dtype;
+    v->number = x;
+    return 0;
+  }
+  LIMN_TRY(emit_operand(e, x, &o));
+  if (o.dtype != t->dtype) LIMN_TRY(emit_dense(e, &o, t->dtype, r));
+  limn_view_broadcast(&o.v, &t->shape, &wide);
+  o.v = wide;
+  emit_known(e, r, &o);
+  return 0;
+}
+
+static int emit_source(emitter *e, limn_ref r, int kind) {
+  const limn_type *t = emit_type(e, r);
+  uint32_t index = (uint32_t)limn_node_args(e->g, r)[0].u.i;
+  limn_operand o;
+  o.dtype = t->dtype;
+  LIMN_TRY(emit_slot(e, kind, index, t->dtype, &t->shape, &o.slot));
+  limn_view_dense(&o.v, t->shape.ndim, t->shape.d);
+  if (kind == LIMN_SLOT_INPUT && e->p->in_view) {
+    o.v = e->p->in_view[index];
+    o.v.offset = 0; /* the run binds the first element's address */
+  }
+  emit_known(e, r, &o);
+  return 0;
+}
+
+static int emit_node(emitter *e, limn_ref r) {
+  const limn_node *n = limn_graph_node(e->g, r);
+  const limn_op_row *row = limn_op_get(n->op);
+  int32_t gi = e->f->group[r - 1];
+  if (gi >= 0)
+    return e->f->groups[gi].root == r ? emit_group(e, gi) : 0;
+  switch (n->op) {
+    case OP_input: return emit_source(e, r, LIMN_SLOT_INPUT);
+    case OP_cell: return emit_source(e, r, LIMN_SLOT_CELL);
+    case OP_const: return emit_source(e, r, LIMN_SLOT_CONST);
+    case OP_full: case OP_full_like: return emit_full(e, r);
+    case OP_matmul: return e->deferred[r - 1] ? 0 : emit_matmul(e, r, -1);
+    default:
+      return row->row == LIMN_ROW_V ? emit_view(e, r) : emit_special(e, r);
+  }
+}
+
+/* -- The host program -- */
+
+/* Host values that depend on number inputs, in order; the rest are known. */
+static int emit_host(emitter *e) {
+  limn_plan *p = e->p;
+  for (limn_ref r = 1; r <= e->g->nnode; r++) {
+    const limn_node *n = limn_graph_node(e->g, r);
+    const limn_type *t = emit_type(e, r);
+    limn_type a[LIMN_MAXARGS] = {{0}}, pool[8];
+    limn_host_step h;
+    e->host_of[r - 1] = -1;
+    memset(a, 0, sizeof a);
+    if (n->kind != LIMN_V_INT && n->kind != LIMN_V_REAL &&
+        n->kind != LIMN_V_BOOL)
+      continue;
+    if (t->known) continue;
+    memset(&h, 0, sizeof h);
+    h.op = n->op;
+    h.nargs = (uint8_t)LIMN_MIN(n->nargs, 3);
+    if (n->op == OP_number) {
+      h.input = (int32_t)limn_node_args(e->g, r)[0].u.i;
+      h.arg[0].kind = t->kind;
+    } else {
+      LIMN_TRY(limn_infer_args(e->I, limn_node_args(e->g, r), h.nargs, a, pool,
+                               8));
+      for (int i = 0; i < h.nargs; i++) {
+        limn_arg x = limn_node_args(e->g, r)[i];
+        h.arg[i] = a[i];
+        h.from[i] = x.tag == LIMN_A_REF ? e->host_of[x.u.ref - 1] : -1;
+      }
+    }
+    LIMN_TRY(limn_grow(e->c, &p->host, &p->host_cap, p->nhost + 1, sizeof h));
+    e->host_of[r - 1] = (int32_t)p->nhost;
+    p->host[p->nhost++] = h;
+  }
+  return 0;
+}
+
+/* -- Outputs and writes -- */
+
+static bool emit_slot_is(const emitter *e, const emit_value *v, int kind,
+                         uint32_t index) {
+  const limn_slot_info *i = &e->p->info[v->slot];
+  return v->state == EMIT_MEM && i->kind == kind && i->index == index;
+}
+
+static bool emit_whole(const emitter *e, const limn_operand *o) {
+  const limn_slot_info *i = &e->p->info[o->slot];
+  return limn_view_is_dense(&o->v) && o->v.offset == 0 &&
+         limn_numel(o->v.ndim, o->v.d) == limn_numel(i->shape.ndim, i->shape.d);
+}
+
+static int emit_out_tensor(emitter *e, uint32_t k, limn_out_info *out) {
+  limn_ref r = emit_canon(e, e->g->out[k]);
+  const limn_type *t = emit_type(e, r);
+  limn_operand o, to;
+  int kind;
+  out->kind = LIMN_V_TENSOR;
+  LIMN_TRY(emit_memory(e, r, &o));
+  kind = e->p->info[o.slot].kind;
+  if (kind == LIMN_SLOT_OUT && emit_whole(e, &o)) {
+    out->whole = true;
+  } else if (kind == LIMN_SLOT_TEMP || kind == LIMN_SLOT_WRITE ||
+             kind == LIMN_SLOT_OUT) {
+    /* Scratch never leaves a run, and outputs are allocations of their own. */
+    to.dtype = t->dtype;
+    LIMN_TRY(emit_slot(e, LIMN_SLOT_OUT, k, t->dtype, &t->shape, &to.slot));
+    limn_view_dense(&to.v, t->shape.ndim, t->shape.d);
+    LIMN_TRY(emit_copy(e, &o, &to, r));
+    o = to;
+    out->whole = true;
+  }
+  out->slot = o.slot;
+  out->dtype = o.dtype;
+  out->v = o.v;
+  return 0;
+}
+
+static int emit_outs(emitter *e) {
+  limn_graph *g = e->g;
+  for (uint32_t k = 0; k < g->nout; k++) {
+    limn_out_info *out = &e->p->out[k];
+    limn_arg a = g->out[k];
+    out->value = -1;
+    if (emit_is_tensor(e, a)) {
+      LIMN_TRY(emit_out_tensor(e, k, out));
+      continue;
+    }
+    if (a.tag == LIMN_A_REF) {
+      out->k = *emit_type(e, a.u.ref);
+      out->value = out->k.known ? -1 : e->host_of[a.u.ref - 1];
+      out->kind = out->k.kind;
+      continue;
+    }
+    LIMN_TRY(limn_infer_args(e->I, &a, 1, &out->k, NULL, 0));
+    out->kind = out->k.kind;
+  }
+  return 0;
+}
+
+static int emit_write(emitter *e, uint32_t ci) {
+  limn_graph_cell *gc = &e->g->cell[ci];
+  limn_write_info *w = &e->p->write[e->p->nwrite];
+  limn_ref r = emit_canon(e, gc->write);
+  const limn_type *t = emit_type(e, r);
+  limn_operand o, to;
+  int kind;
+  if (gc->ref && e->f->canon[gc->ref - 1] == r) return 0; /* no change */
+  if (!limn_shape_eq(&t->shape, &gc->cell->shape))
+    return limn_fail(e->c, LIMN_ESHAPE,
+                     "%s: @%s cannot change its shape",
+                     limn_graph_text(e->g, gc->line),
+                     gc->cell->name ? gc->cell->name : "cell");
+  LIMN_TRY(emit_memory(e, r, &o));
+  kind = e->p->info[o.slot].kind;
+  if (!emit_slot_is(e, &e->val[r - 1], LIMN_SLOT_WRITE, ci) &&
+      (kind == LIMN_SLOT_TEMP || kind == LIMN_SLOT_WRITE ||
+       !emit_whole(e, &o) || o.dtype != gc->cell->dtype)) {
+    to.dtype = (uint8_t)gc->cell->dtype;
+    LIMN_TRY(emit_slot(e, LIMN_SLOT_WRITE, ci, to.dtype, &t->shape, &to.slot));
+    limn_view_dense(&to.v, t->shape.ndim, t->shape.d);
+    LIMN_TRY(emit_copy(e, &o, &to, r));
+    o = to;
+  }
+  w->cell = ci;
+  w->slot = o.slot;
+  w->v = o.v;
+  w->dtype = o.dtype;
+  e->p->nwrite++;
+  return 0;
+}
+
+/* A cell may be written in its own memory when nothing reads the old value
+ * after, or while, the new one appears: readers come before the writing step,
+ * or are that step itself and read the same element that it writes. */
+static void emit_inplace(emitter *e, limn_slot_info *w) {
+  limn_plan *p = e->p;
+  for (uint32_t i = 0; i < p->nslot; i++) {
+    limn_slot_info *s = &p->info[i];
+    if (s->kind != LIMN_SLOT_CELL || s->index != w->index) continue;
+    for (uint32_t k = 0; k < e->g->nout; k++)
+      if (p->out[k].kind == LIMN_V_TENSOR && p->out[k].slot == i) return;
+    for (uint32_t k = 0; k < p->nwrite; k++)
+      if (p->write[k].slot == i) return;
+    if (s->last > w->first) return;
+    if (s->last == w->first) {
+      const limn_step *st = &p->step[w->first];
+      if (st->kind != LIMN_STEP_GROUP) return;
+      for (int k = 0; k < st->nin; k++)
+        if (st->in[k].slot == i && !limn_view_is_dense(&st->in[k].v)) return;
+      for (int k = 0; k < st->nout; k++)
+        if (&p->info[st->out[k].slot] == w &&
+            !limn_view_is_dense(&st->out[k].v))
+          return;
+    }
+  }
+  w->inplace = true;
+}
+
+/* -- All of it -- */
+
+static int emit_init(emitter *e) {
+  size_t n = e->g->nnode + 1;
+  int32_t **ints[] = {&e->out_of, &e->write_of, &e->host_of, &e->instr,
+                      &e->instr_stamp};
+  e->val = limn_arena_alloc(e->tmp, n * sizeof *e->val);
+  e->member = limn_arena_alloc(e->tmp, n * sizeof *e->member);
+  e->head = limn_arena_alloc(e->tmp, n * sizeof *e->head);
+  e->deferred = limn_arena_alloc(e->tmp, n);
+  e->pool = limn_arena_alloc(e->tmp, EMIT_POOL * sizeof *e->pool);
+  for (int i = 0; i < LIMN_COUNT(ints); i++) {
+    *ints[i] = limn_arena_alloc(e->tmp, n * sizeof(int32_t));
+    if (!*ints[i]) return LIMN_EMEM;
+  }
+  e->p->out = limn_arena_alloc(&e->p->mem,
+                               (e->g->nout + 1) * sizeof *e->p->out);
+  e->p->write = limn_arena_alloc(&e->p->mem,
+                                 (e->g->ncell + 1) * sizeof *e->p->write);
+  return e->pool && e->val && e->member && e->head && e->deferred && e->p->out &&
+                 e->p->write ? 0 : LIMN_EMEM;
+}
+
+static void emit_index(emitter *e) {
+  limn_graph *g = e->g;
+  for (uint32_t r = 0; r < g->nnode; r++) e->out_of[r] = e->write_of[r] = -1;
+  for (uint32_t k = g->nout; k-- > 0;)
+    if (emit_is_tensor(e, g->out[k]))
+      e->out_of[emit_canon(e, g->out[k]) - 1] = (int32_t)k;
+  for (uint32_t i = 0; i < g->ncell; i++) {
+    limn_cell *cell = g->cell[i].cell;
+    const limn_type *t;
+    if (!emit_is_tensor(e, g->cell[i].write)) continue;
+    t = emit_type(e, g->cell[i].write.u.ref);
+    if (t->dtype == cell->dtype && limn_shape_eq(&t->shape, &cell->shape))
+      e->write_of[emit_canon(e, g->cell[i].write) - 1] = (int32_t)i;
+  }
+  for (limn_ref r = g->nnode; r >= 1; r--) {
+    int32_t gi = e->f->group[r - 1];
+    if (gi < 0) continue;
+    e->member[r - 1] = e->head[gi];
+    e->head[gi] = r;
+  }
+  for (uint32_t i = 0; i < e->f->ngroup; i++)
+    if (e->f->groups[i].matmul) e->deferred[e->f->groups[i].matmul - 1] = 1;
+}
+
+int limn_emit(limn_plan *p, limn_infer *I, limn_fused *f, limn_arena *tmp) {
+  emitter e = {0};
+  e.c = p->c, e.p = p, e.I = I, e.g = I->g, e.f = f, e.a = &p->mem;
+  e.tmp = tmp;
+  LIMN_TRY(emit_init(&e));
+  emit_index(&e);
+  LIMN_TRY(emit_host(&e));
+  for (limn_ref r = 1; r <= e.g->nnode; r++) {
+    if (!f->needed[r - 1] || f->canon[r - 1] != r) continue;
+    int rc = emit_node(&e, r);
+    if (rc < 0) return limn_locate(I, r, rc, p->dev->name);
+  }
+  LIMN_TRY(emit_outs(&e));
+  for (uint32_t i = 0; i < e.g->ncell; i++)
+    if (e.g->cell[i].write.tag == LIMN_A_REF) LIMN_TRY(emit_write(&e, i));
+  for (uint32_t i = 0; i < p->nslot; i++)
+    if (p->info[i].kind == LIMN_SLOT_WRITE) emit_inplace(&e, &p->info[i]);
+  return 0;
+}

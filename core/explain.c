@@ -1,0 +1,243 @@
+/* What a plan looks like in words, how a guard reads, and the check of a run
+ * against the graph unfused (LIMN_VERIFY=1). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "planner.h"
+
+/* -- Guards -- */
+
+static const char *explain_sign(int op) {
+  switch (op) {
+    case OP_eq: case OP_is: return "==";
+    case OP_ne: return "~=";
+    case OP_lt: return "<";
+    case OP_le: return "<=";
+    case OP_gt: return ">";
+    case OP_ge: return ">=";
+    case OP_add: return "+";
+    case OP_sub: return "-";
+    case OP_mul: return "*";
+    case OP_div: return "/";
+    case OP_remainder: return "%";
+    default: return NULL;
+  }
+}
+
+/* A plan value as the user would write it; depth-limited. */
+static void explain_host(const limn_graph *g, limn_arg a, int depth,
+                         limn_str *s) {
+  char buf[128];
+  const limn_node *n;
+  const limn_arg *x;
+  const char *sign;
+  if (a.tag != LIMN_A_REF || depth > 16) {
+    limn_str_add(s, limn_arg_text(g, a, buf, sizeof buf));
+    return;
+  }
+  n = limn_graph_node(g, a.u.ref);
+  x = limn_node_args(g, a.u.ref);
+  sign = explain_sign(n->op);
+  if (n->op == OP_mode) {
+    uint32_t name = g->mode[x[0].u.i].name;
+    limn_str_addf(s, "%s.training", name ? limn_graph_text(g, name) : "module");
+  } else if (n->kind == LIMN_V_TENSOR || n->op == OP_number) {
+    limn_str_add(s, limn_arg_text(g, a, buf, sizeof buf));
+  } else if (sign && n->nargs == 2) {
+    explain_host(g, x[0], depth + 1, s);
+    limn_str_addf(s, " %s ", sign);
+    explain_host(g, x[1], depth + 1, s);
+  } else {
+    limn_str_addf(s, "%s(", limn_op_get(n->op)->name);
+    for (int i = 0; i < n->nargs; i++) {
+      if (i) limn_str_add(s, ", ");
+      explain_host(g, x[i], depth + 1, s);
+    }
+    limn_str_add(s, ")");
+  }
+}
+
+void limn_guard_text(const limn_graph *g, limn_infer *I, limn_ref r, char *buf,
+                     size_t n) {
+  const limn_node *nd = limn_graph_node(g, r);
+  const limn_arg *x = limn_node_args(g, r);
+  limn_str s;
+  limn_str_init(&s, g->c);
+  explain_host(g, limn_aref(r), 0, &s);
+  if (nd->nargs == 2 && x[0].tag == LIMN_A_REF && x[0].u.ref <= I->n) {
+    const limn_type *t = &I->t[x[0].u.ref - 1];
+    if (t->known && t->kind == LIMN_V_INT)
+      limn_str_addf(&s, " (it is %lld)", (long long)t->i);
+    if (t->known && t->kind == LIMN_V_DTYPE)
+      limn_str_addf(&s, " (it is %s)", limn_dtype_name(t->dtype));
+  }
+  snprintf(buf, n, "%s", s.s ? s.s : "?");
+  limn_str_free(&s);
+}
+
+/* -- Plans -- */
+
+static const char *const explain_kinds[] = {
+    "group", "reduce", "matmul", "arg", "row", "cum", "select", "gather",
+    "index_add", "scatter_add", "print"};
+static const char *const explain_slots[] = {"input", "cell", "const", "out",
+                                            "write", "temp"};
+
+static void explain_operand(const limn_plan *p, const limn_operand *o,
+                            limn_str *s) {
+  char buf[96];
+  const limn_slot_info *i = &p->info[o->slot];
+  limn_str_addf(s, " %s%u:%s%s", explain_slots[i->kind],
+                i->kind == LIMN_SLOT_TEMP ? o->slot : i->index,
+                limn_dtype_short(o->dtype),
+                limn_shape_text(buf, sizeof buf, o->v.ndim, o->v.d));
+  if (i->inplace) limn_str_add(s, " in place");
+}
+
+static void explain_code(const limn_group *g, limn_str *s) {
+  limn_str_add(s, " {");
+  for (int i = 0; i < g->ncode; i++) {
+    int op = g->code[i].op;
+    limn_str_addf(s, " %s", op == LIMN_I_LOAD ? "load"
+                            : op == LIMN_I_IMM ? "number"
+                            : op == LIMN_I_CAST ? "cast"
+                            : op == LIMN_I_STORE ? "store"
+                            : limn_op_get(op)->name);
+  }
+  limn_str_add(s, " }");
+}
+
+static void explain_plan(const limn_plan *p, limn_str *s) {
+  limn_str_addf(s, "plan %s on %s: %u steps, %zu bytes of scratch\n",
+                p->g->name, p->dev->name, p->nstep, p->scratch);
+  for (uint32_t i = 0; i < p->nstep; i++) {
+    const limn_step *st = &p->step[i];
+    const limn_node *n = limn_graph_node(p->expanded, st->node);
+    limn_str_addf(s, "  %2u %s", i + 1, explain_kinds[st->kind]);
+    if (st->kind != LIMN_STEP_GROUP)
+      limn_str_addf(s, " %s", limn_op_get(st->op)->name);
+    for (int k = 0; k < st->nout; k++) explain_operand(p, &st->out[k], s);
+    limn_str_add(s, " <-");
+    for (int k = 0; k < st->nin; k++)
+      if (!(st->kind == LIMN_STEP_MATMUL && k == 2 && !st->bias))
+        explain_operand(p, &st->in[k], s);
+    if (st->group) explain_code(st->group, s);
+    limn_str_addf(s, "  # %s %s\n", limn_graph_text(p->expanded, n->line),
+                  limn_graph_text(p->expanded, n->path));
+  }
+}
+
+int limn_graph_explain(limn_graph *g, limn_device *dev, const limn_run_arg *in,
+                       limn_str *out) {
+  limn_plan *p;
+  LIMN_TRY(limn_graph_prepare(g, dev, in));
+  if (!dev) dev = g->planner->first->dev;
+  LIMN_TRY(limn_plan_find(g, dev, in, &p));
+  explain_plan(p, out);
+  return out->rc;
+}
+
+void limn_plan_dump(const limn_plan *p) {
+  limn_context *c = p->c;
+  limn_str s;
+  limn_str_init(&s, c);
+  if (limn_dumps(c, 'g')) {
+    limn_graph_dump(p->g, &s, true);
+    limn_log(c, 'v', "%s", s.s ? s.s : "");
+  }
+  limn_str_free(&s);
+  limn_str_init(&s, c);
+  if (limn_dumps(c, 'f')) {
+    limn_graph_dump(p->expanded, &s, true);
+    limn_log(c, 'v', "%s", s.s ? s.s : "");
+  }
+  limn_str_free(&s);
+  limn_str_init(&s, c);
+  if (limn_dumps(c, 'p')) {
+    explain_plan(p, &s);
+    limn_log(c, 'v', "%s", s.s ? s.s : "");
+  }
+  limn_str_free(&s);
+}
+
+/* -- Verify -- */
+
+static double verify_tolerance(int dtype) {
+  switch (dtype) {
+    case LIMN_F64: return 1e-9;
+    case LIMN_F32: return 1e-3;
+    case LIMN_F16: return 2e-2;
+    case LIMN_BF16: return 1e-1;
+    default: return 0;
+  }
+}
+
+/* Elementwise |a - b| <= tol * (1 + max |b|); NaN equals NaN. */
+static int verify_tensor(limn_plan *p, limn_tensor *a, limn_tensor *b,
+                         const char *what) {
+  limn_context *c = p->c;
+  int64_t n = limn_tensor_numel(a);
+  int size = limn_dtype_size(a->dtype);
+  size_t bytes = (size_t)(n * size) + 1;
+  char *x = limn_alloc(c, bytes), *y = limn_alloc(c, bytes);
+  double tol = verify_tolerance(a->dtype), scale = 1;
+  int rc = x && y ? 0 : LIMN_EMEM;
+  if (rc == 0) rc = limn_tensor_read(a, x, (size_t)(n * size));
+  if (rc == 0) rc = limn_tensor_read(b, y, (size_t)(n * size));
+  for (int64_t i = 0; rc == 0 && i < n; i++) {
+    double v = fabs(limn_load_real(a->dtype, y + i * size));
+    if (v > scale && v < 1e300) scale = v;
+  }
+  for (int64_t i = 0; rc == 0 && i < n; i++) {
+    double u = limn_load_real(a->dtype, x + i * size);
+    double v = limn_load_real(a->dtype, y + i * size);
+    if (u == v || (u != u && v != v) || fabs(u - v) <= tol * scale) continue;
+    rc = limn_fail(c, LIMN_EARG,
+                   "LIMN_VERIFY: %s of %s differs at element %lld: %g fused, "
+                   "%g unfused", what, p->g->name, (long long)i + 1, u, v);
+  }
+  limn_free(c, x, bytes);
+  limn_free(c, y, bytes);
+  return rc;
+}
+
+/* Run unfused first without committing, then as planned, and compare. */
+int limn_plan_verify(limn_plan *p, const limn_run_arg *in,
+                     limn_tensor *const *into, limn_result *out) {
+  limn_context *c = p->c;
+  limn_graph *g = p->g;
+  limn_plan *plain;
+  uint32_t passes = c->flags.passes;
+  uint64_t draws = c->draws;
+  size_t size = (g->nout + 1) * sizeof(limn_result);
+  limn_result *ref = NULL;
+  int rc;
+  for (uint32_t i = 0; i < g->neffect; i++)
+    if (limn_graph_node(g, g->effect[i])->op == OP_print)
+      return limn_plan_run(p, in, into, NULL, out); /* would print twice */
+  p->pins++;
+  c->flags.passes = 0;
+  rc = limn_plan_find(g, p->dev, in, &plain);
+  c->flags.passes = passes;
+  ref = rc == 0 ? limn_alloc(c, size) : NULL;
+  if (rc == 0 && !ref) rc = LIMN_EMEM;
+  if (rc == 0) {
+    plain->dry = true;
+    c->flags.passes = 0; /* no write in place: it is not to be kept */
+    rc = limn_plan_run(plain, in, NULL, NULL, ref);
+    c->flags.passes = passes;
+    plain->dry = false;
+  }
+  c->draws = draws;
+  if (rc == 0) rc = limn_plan_run(p, in, into, NULL, out);
+  for (uint32_t k = 0; rc == 0 && k < g->nout; k++)
+    if (out[k].t) {
+      rc = verify_tensor(p, out[k].t, ref[k].t, "result");
+      if (rc < 0) limn_results_release(g, out);
+    }
+  if (ref) limn_results_release(g, ref);
+  limn_free(c, ref, size);
+  p->pins--;
+  return rc;
+}

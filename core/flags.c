@@ -1,0 +1,94 @@
+/* The LIMN_* environment variables, all of them, read once by limn_open.
+ *
+ *   LIMN_OPT          passes to switch off or on, applied left to right:
+ *                     "-fuse,+simplify". Names: simplify fuse inplace gemm
+ *                     prepack pairs, and all. Default: all are on.
+ *   LIMN_DUMP         letters of what to write to the log at level 'v':
+ *                     g graphs as recorded, f fused, p plans, k kernel
+ *                     sources, x execution times
+ *   LIMN_VERIFY=1     compute each run a second time, unfused, and compare
+ *   LIMN_ISA          instruction set of CPU kernels: base, avx2, avx512.
+ *                     Default: the best that the machine has.
+ *   LIMN_DEVICES      the kinds of devices to open, "cpu,opencl"; the CPU is
+ *                     always there. Default: cpu,opencl,cuda.
+ *   LIMN_OPENCL_LIB   path of the OpenCL loader or driver
+ *   LIMN_CLBLAST_LIB  path of CLBlast
+ *
+ * Unknown names are ignored: a variable set for a newer release must not stop
+ * an older one. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base.h"
+
+/* The next word of a list that commas or blanks separate; NULL at its end. */
+static const char *flags_word(const char *s, size_t *n) {
+  s += strspn(s, ", \t");
+  *n = strcspn(s, ", \t");
+  return *n ? s : NULL;
+}
+
+static bool flags_is(const char *s, size_t n, const char *word) {
+  return strlen(word) == n && !memcmp(s, word, n);
+}
+
+static uint32_t flags_pass(const char *s, size_t n) {
+  static const char *const names[] = {"simplify", "fuse",    "inplace",
+                                      "gemm",     "prepack", "pairs"};
+  int i;
+  for (i = 0; i < LIMN_COUNT(names); i++)
+    if (flags_is(s, n, names[i])) return 1u << i;
+  return flags_is(s, n, "all") ? LIMN_PASS_ALL : 0;
+}
+
+static uint32_t flags_passes(const char *s) {
+  uint32_t on = LIMN_PASS_ALL;
+  size_t n;
+  for (; (s = flags_word(s, &n)); s += n) {
+    bool sign = *s == '-' || *s == '+';
+    uint32_t bits = flags_pass(s + sign, n - sign);
+    on = *s == '-' ? on & ~bits : on | bits;
+  }
+  return on;
+}
+
+static int flags_isa(const char *s) {
+  static const char *const names[] = {"base", "avx2", "avx512"};
+  int i;
+  for (i = 0; i < LIMN_COUNT(names); i++)
+    if (!strcmp(s, names[i])) return i + 1;
+  return 0;
+}
+
+/* A missing LIMN_DEVICES allows all kinds; one that is set only those named. */
+static bool flags_denies(const char *s, const char *kind) {
+  size_t n;
+  if (!s) return false;
+  for (; (s = flags_word(s, &n)); s += n)
+    if (flags_is(s, n, kind)) return false;
+  return true;
+}
+
+static const char *flags_env(const char *name) {
+  const char *s = getenv(name);
+  return s ? s : "";
+}
+
+void limn_flags_read(limn_flags *f) {
+  const char *devices = getenv("LIMN_DEVICES");
+  memset(f, 0, sizeof *f);
+  f->passes = flags_passes(flags_env("LIMN_OPT"));
+  snprintf(f->dump, sizeof f->dump, "%s", flags_env("LIMN_DUMP"));
+  f->verify = !strcmp(flags_env("LIMN_VERIFY"), "1");
+  f->isa = flags_isa(flags_env("LIMN_ISA"));
+  f->no_opencl = flags_denies(devices, "opencl");
+  f->no_cuda = flags_denies(devices, "cuda");
+  snprintf(f->opencl_lib, sizeof f->opencl_lib, "%s",
+           flags_env("LIMN_OPENCL_LIB"));
+  snprintf(f->clblast_lib, sizeof f->clblast_lib, "%s",
+           flags_env("LIMN_CLBLAST_LIB"));
+}
+
+bool limn_dumps(const limn_context *c, char letter) {
+  return letter && strchr(c->flags.dump, letter);
+}

@@ -1,0 +1,298 @@
+/* Fusion: which elementwise nodes share one step.
+ *
+ * Nodes are visited from last to first. Rules:
+ * 1. A group has one iteration shape and a root, its last member, where the
+ *    step is placed.
+ * 2. A node joins the group of a consumer if it has that shape and every
+ *    consumer outside the group comes after the root. Its value is then stored
+ *    only if something outside needs it. Because references point backwards,
+ *    a consumer after the root cannot lead back into the group, so a group
+ *    never waits for itself.
+ * 3. A reduction is the root of a group over its operand's shape whose members
+ *    have no consumers outside.
+ * 4. A group that consumes exactly one product of its own shape, which nothing
+ *    else needs, becomes that product's epilogue.
+ * Only values that are equal bit by bit are ever identified (canon). */
+#include "planner.h"
+
+#define FUSE_MEMBERS 64
+#define FUSE_INPUTS 24 /* of LIMN_STEP_IN: a product takes three */
+
+typedef struct {
+  limn_infer *I;
+  limn_graph *g;
+  limn_fused *f;
+  limn_device *dev;
+  uint32_t *use_at, *use; /* consumers of r: use[use_at[r-1] .. use_at[r]) */
+  bool on;                /* fusing at all */
+} fuser;
+
+const limn_type *limn_fuse_type(const limn_infer *I, limn_ref r) {
+  return &I->t[r - 1];
+}
+
+static const limn_node *fuse_node(const limn_infer *I, limn_ref r) {
+  return limn_graph_node(I->g, r);
+}
+
+static const limn_arg *fuse_arg(const limn_infer *I, limn_ref r, int i) {
+  return limn_node_args(I->g, r) + i;
+}
+
+/* -- What is the same value -- */
+
+static bool fuse_same_type(const limn_type *a, const limn_type *b) {
+  return a->dtype == b->dtype && limn_shape_eq(&a->shape, &b->shape);
+}
+
+/* The operand that this node merely passes on, or 0. */
+static limn_ref fuse_identity(const limn_infer *I, limn_ref r) {
+  const limn_node *n = fuse_node(I, r);
+  const limn_arg *x = fuse_arg(I, r, 0);
+  bool same;
+  if (n->kind != LIMN_V_TENSOR || n->nargs == 0 || x->tag != LIMN_A_REF)
+    return 0;
+  if (fuse_node(I, x->u.ref)->kind != LIMN_V_TENSOR) return 0;
+  same = fuse_same_type(&I->t[r - 1], &I->t[x->u.ref - 1]);
+  switch (n->op) {
+    case OP_detach: return x->u.ref;
+    case OP_convert: case OP_fold_like: case OP_expand_like: case OP_expand:
+    case OP_reshape: case OP_reshape_like: case OP_flatten:
+      return same ? x->u.ref : 0;
+    default: return 0;
+  }
+}
+
+bool limn_fold_reduces(const limn_infer *I, limn_ref r) {
+  const limn_node *n = fuse_node(I, r);
+  const limn_arg *x = fuse_arg(I, r, 0);
+  if (n->op != OP_fold_like || x->tag != LIMN_A_REF) return false;
+  return !limn_shape_eq(&I->t[r - 1].shape, &I->t[x->u.ref - 1].shape);
+}
+
+/* Elementwise: element i of the result needs element i of the operands. */
+bool limn_fuse_like(const limn_infer *I, limn_ref r) {
+  const limn_node *n = fuse_node(I, r);
+  const limn_op_row *row = limn_op_get(n->op);
+  if (n->kind != LIMN_V_TENSOR) return false;
+  if (n->op == OP_full || n->op == OP_full_like) return false;
+  if (row->row == LIMN_ROW_E || row->row == LIMN_ROW_G) return true;
+  if (n->op == OP_convert) return true;
+  return n->op == OP_fold_like && !limn_fold_reduces(I, r);
+}
+
+static bool fuse_reduces(const limn_infer *I, limn_ref r) {
+  const limn_node *n = fuse_node(I, r);
+  return n->kind == LIMN_V_TENSOR &&
+         (limn_op_get(n->op)->row == LIMN_ROW_R || limn_fold_reduces(I, r));
+}
+
+/* -- Consumers -- */
+
+typedef struct {
+  fuser *z;
+  limn_ref user;
+  uint32_t *count;
+} fuse_visit;
+
+static void fuse_count_use(limn_ref r, void *p) {
+  fuse_visit *v = p;
+  v->count[v->z->f->canon[r - 1]]++;
+}
+
+static void fuse_note_use(limn_ref r, void *p) {
+  fuse_visit *v = p;
+  limn_ref x = v->z->f->canon[r - 1];
+  v->z->use[v->count[x - 1]++] = v->user;
+}
+
+/* Operands whose shape alone matters are no uses: no memory waits for them. */
+static void fuse_operands(const limn_infer *I, limn_ref r,
+                          void (*fn)(limn_ref, void *), void *p) {
+  limn_param sig[LIMN_MAXARGS];
+  const limn_graph *g = I->g;
+  int np = limn_op_params(fuse_node(I, r)->op, sig);
+  for (int i = 0; i < np && i < fuse_node(I, r)->nargs; i++) {
+    const limn_arg *a = fuse_arg(I, r, i);
+    if (sig[i].type != 'T') continue;
+    if (a->tag == LIMN_A_REF &&
+        fuse_node(I, a->u.ref)->kind == LIMN_V_TENSOR)
+      fn(a->u.ref, p);
+    for (uint32_t k = 0; a->tag == LIMN_A_LIST && k < a->n; k++) {
+      const limn_arg *e = &g->args[a->u.at + k];
+      if (e->tag == LIMN_A_REF &&
+          fuse_node(I, e->u.ref)->kind == LIMN_V_TENSOR)
+        fn(e->u.ref, p);
+    }
+  }
+}
+
+static void fuse_need(limn_ref r, void *p) {
+  fuser *z = p;
+  z->f->needed[z->f->canon[r - 1] - 1] = 1;
+}
+
+static void fuse_need_head(fuser *z, const limn_arg *a) {
+  if (a->tag != LIMN_A_REF) return;
+  if (fuse_node(z->I, a->u.ref)->kind != LIMN_V_TENSOR) return;
+  fuse_need(a->u.ref, z);
+  z->f->stored[z->f->canon[a->u.ref - 1] - 1] = 1;
+}
+
+static void fuse_needed(fuser *z) {
+  limn_graph *g = z->g;
+  for (uint32_t i = 0; i < g->nout; i++) fuse_need_head(z, &g->out[i]);
+  for (uint32_t i = 0; i < g->ncell; i++)
+    fuse_need_head(z, &g->cell[i].write);
+  for (uint32_t i = 0; i < g->neffect; i++) {
+    z->f->needed[g->effect[i] - 1] = 1;
+  }
+  for (limn_ref r = g->nnode; r >= 1; r--)
+    if (z->f->needed[r - 1] && z->f->canon[r - 1] == r)
+      fuse_operands(z->I, r, fuse_need, z);
+}
+
+static int fuse_uses(fuser *z, limn_arena *a) {
+  limn_graph *g = z->g;
+  fuse_visit v = {z, 0, limn_arena_alloc(a, (g->nnode + 2) * 4)};
+  z->use_at = limn_arena_alloc(a, (g->nnode + 2) * 4);
+  if (!v.count || !z->use_at) return LIMN_EMEM;
+  for (limn_ref r = 1; r <= g->nnode; r++)
+    if (z->f->needed[r - 1] && z->f->canon[r - 1] == r)
+      fuse_operands(z->I, r, fuse_count_use, &v);
+  for (limn_ref r = 1; r <= g->nnode; r++)
+    z->use_at[r] = z->use_at[r - 1] + v.count[r];
+  z->use = limn_arena_alloc(a, (z->use_at[g->nnode] + 1) * 4);
+  if (!z->use) return LIMN_EMEM;
+  memcpy(v.count, z->use_at, (g->nnode + 1) * 4);
+  for (v.user = 1; v.user <= g->nnode; v.user++)
+    if (z->f->needed[v.user - 1] && z->f->canon[v.user - 1] == v.user)
+      fuse_operands(z->I, v.user, fuse_note_use, &v);
+  return 0;
+}
+
+/* -- Groups -- */
+
+static uint32_t fuse_operand_count(const limn_infer *I, limn_ref r) {
+  uint32_t n = 0;
+  for (int i = 0; i < fuse_node(I, r)->nargs; i++)
+    n += fuse_arg(I, r, i)->tag == LIMN_A_REF;
+  return n;
+}
+
+static void fuse_start(fuser *z, limn_ref r, bool reduce) {
+  limn_fuse_group *G = &z->f->groups[z->f->ngroup];
+  const limn_arg *x = reduce ? fuse_arg(z->I, r, 0) : NULL;
+  G->root = r;
+  G->reduce = reduce;
+  G->nmember = 1;
+  G->nin = fuse_operand_count(z->I, r);
+  G->nout = 1;
+  G->shape = z->I->t[(reduce ? z->f->canon[x->u.ref - 1] : r) - 1].shape;
+  z->f->group[r - 1] = (int32_t)z->f->ngroup++;
+  z->f->stored[r - 1] = 1;
+}
+
+/* Whether r may join G, and whether its value must then be stored. */
+static bool fuse_may_join(fuser *z, limn_ref r, int32_t gi, bool *store) {
+  limn_fuse_group *G = &z->f->groups[gi];
+  bool outside = z->f->stored[r - 1];
+  if (!limn_shape_eq(&z->I->t[r - 1].shape, &G->shape)) return false;
+  if (G->nmember >= FUSE_MEMBERS) return false;
+  if (G->nin + fuse_operand_count(z->I, r) > FUSE_INPUTS) return false;
+  for (uint32_t k = z->use_at[r - 1]; k < z->use_at[r]; k++) {
+    limn_ref u = z->use[k];
+    if (z->f->group[u - 1] == gi) continue;
+    if (u <= G->root) return false;
+    outside = true;
+  }
+  if (outside && (G->reduce || G->nout >= LIMN_STEP_OUT)) return false;
+  *store = outside;
+  return true;
+}
+
+static bool fuse_join(fuser *z, limn_ref r) {
+  bool store;
+  if (!z->on) return false;
+  for (uint32_t k = z->use_at[r - 1]; k < z->use_at[r]; k++) {
+    int32_t gi = z->f->group[z->use[k] - 1];
+    limn_fuse_group *G;
+    if (gi < 0 || !fuse_may_join(z, r, gi, &store)) continue;
+    G = &z->f->groups[gi];
+    z->f->group[r - 1] = gi;
+    z->f->stored[r - 1] = store;
+    G->nmember++;
+    G->nin += fuse_operand_count(z->I, r) - !store;
+    G->nout += store;
+    return true;
+  }
+  return false;
+}
+
+/* -- Epilogues -- */
+
+static bool fuse_is_product(const fuser *z, limn_ref r) {
+  const limn_node *n = fuse_node(z->I, r);
+  const limn_type *t = &z->I->t[r - 1];
+  if (n->op != OP_matmul) return false;
+  if (t->dtype != LIMN_F32 && t->dtype != LIMN_F64) return false;
+  return fuse_node(z->I, fuse_arg(z->I, r, 0)->u.ref)->rank >= 2 &&
+         fuse_node(z->I, fuse_arg(z->I, r, 1)->u.ref)->rank >= 2;
+}
+
+/* r, a product, becomes the head of the only group that uses it. */
+static void fuse_epilogue(fuser *z, limn_ref r) {
+  int32_t gi = -1;
+  limn_fuse_group *G;
+  if (!fuse_is_product(z, r) || z->f->stored[r - 1]) return;
+  for (uint32_t k = z->use_at[r - 1]; k < z->use_at[r]; k++) {
+    int32_t u = z->f->group[z->use[k] - 1];
+    if (u < 0 || (gi >= 0 && u != gi)) return;
+    gi = u;
+  }
+  if (gi < 0) return;
+  G = &z->f->groups[gi];
+  if (G->matmul || G->reduce || G->nout != 1 ||
+      G->nmember >= FUSE_MEMBERS - 1)
+    return;
+  if (!fuse_same_type(&z->I->t[r - 1], &z->I->t[G->root - 1])) return;
+  if (!limn_shape_eq(&z->I->t[r - 1].shape, &G->shape)) return;
+  G->matmul = r;
+  z->f->stored[r - 1] = 0;
+}
+
+static int fuse_alloc(limn_graph *g, limn_arena *a, limn_fused *f) {
+  size_t n = g->nnode + 1;
+  f->canon = limn_arena_alloc(a, n * sizeof *f->canon);
+  f->group = limn_arena_alloc(a, n * sizeof *f->group);
+  f->stored = limn_arena_alloc(a, n);
+  f->needed = limn_arena_alloc(a, n);
+  f->groups = limn_arena_alloc(a, n * sizeof *f->groups);
+  f->ngroup = 0;
+  return f->groups && f->needed && f->stored && f->group && f->canon
+             ? 0 : LIMN_EMEM;
+}
+
+int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
+              limn_fused *f) {
+  limn_graph *g = I->g;
+  fuser z = {I, g, f, dev, NULL, NULL, false};
+  limn_ref x;
+  z.on = g->c->flags.passes & LIMN_PASS_FUSE;
+  f->I = I;
+  LIMN_TRY(fuse_alloc(g, a, f));
+  for (limn_ref r = 1; r <= g->nnode; r++) {
+    x = fuse_identity(I, r);
+    f->canon[r - 1] = x ? f->canon[x - 1] : r;
+    f->group[r - 1] = -1;
+  }
+  fuse_needed(&z);
+  LIMN_TRY(fuse_uses(&z, a));
+  for (limn_ref r = g->nnode; r >= 1; r--) {
+    if (!f->needed[r - 1] || f->canon[r - 1] != r) continue;
+    if (fuse_reduces(I, r)) fuse_start(&z, r, true);
+    else if (limn_fuse_like(I, r) && !fuse_join(&z, r)) fuse_start(&z, r, false);
+    else if (z.on && fuse_node(I, r)->op == OP_matmul) fuse_epilogue(&z, r);
+  }
+  return 0;
+}

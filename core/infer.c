@@ -1,0 +1,486 @@
+/* Inference: shapes, dtypes and plan values of a graph's nodes once its inputs
+ * are known, and the sentence for the node where that fails. */
+#include <stdio.h>
+
+#include "op_rules.h"
+
+#define TEXT 256
+
+/* -- One op -- */
+
+/* The row's arguments in full: absent ones are NONE or their default. */
+static int infer_fill(limn_context *c, int op, const limn_type *a, int n,
+                      limn_type *out) {
+  limn_param p[LIMN_MAXARGS];
+  int np = limn_op_params(op, p);
+  if (n > np)
+    return limn_fail(c, LIMN_EARG, "%d arguments; it takes %d", n, np);
+  memset(out, 0, LIMN_MAXARGS * sizeof *out);
+  for (int i = 0; i < np; i++) {
+    if (i < n) out[i] = a[i];
+    if (out[i].kind != LIMN_V_NONE || !p[i].has_default) continue;
+    out[i].known = true;
+    out[i].i = p[i].def.u.i;
+    switch (p[i].def.tag) {
+      case LIMN_A_INT: out[i].kind = LIMN_V_INT; break;
+      case LIMN_A_BOOL: out[i].kind = LIMN_V_BOOL; break;
+      case LIMN_A_REAL:
+        out[i].kind = LIMN_V_REAL;
+        out[i].f = p[i].def.u.f;
+        break;
+      default: out[i].known = false; /* a word: its rule knows the default */
+    }
+  }
+  return 0;
+}
+
+static int infer_elementwise(limn_context *c, int op, const limn_type *a,
+                             limn_type *out) {
+  int arity = limn_op_get(op)->arity, kinds[3];
+  bool host = true, known = true;
+  limn_type t;
+  for (int i = 0; i < arity; i++) {
+    kinds[i] = a[i].kind;
+    host &= a[i].kind != LIMN_V_TENSOR;
+    known &= a[i].known || a[i].kind == LIMN_V_NONE;
+  }
+  LIMN_TRY(limn_rule_elementwise(c, op, a, &t)); /* checks operands, too */
+  if (!host) {
+    *out = t;
+    return 0;
+  }
+  if (known) return limn_host_eval(c, op, a, arity, out);
+  memset(out, 0, sizeof *out);
+  out->kind = (uint8_t)limn_host_kind(op, kinds, arity);
+  return 0;
+}
+
+static int infer_view(limn_context *c, const limn_op_row *row,
+                      const limn_type *a, limn_type *out) {
+  limn_type x;
+  limn_view v;
+  limn_shape s;
+  LIMN_TRY(limn_rule_tensor(c, &a[0], "x", &x));
+  limn_view_dense(&v, x.shape.ndim, x.shape.d);
+  LIMN_TRY(row->view(c, a, &v, &v));
+  s.ndim = v.ndim;
+  memcpy(s.d, v.d, sizeof s.d);
+  return limn_rule_result(c, x.dtype, &s, out);
+}
+
+static void infer_host(limn_type *out, int kind, bool known, int64_t i) {
+  memset(out, 0, sizeof *out);
+  out->kind = (uint8_t)kind;
+  out->known = known;
+  out->i = i;
+  if (kind == LIMN_V_DTYPE) out->dtype = (uint8_t)i;
+}
+
+/* Structure rows that follow from their arguments alone. */
+static int infer_structure(limn_context *c, int op, const limn_type *a,
+                           limn_type *out) {
+  int dim, x, y;
+  if (op != OP_is && a[0].kind != LIMN_V_TENSOR)
+    return limn_fail(c, LIMN_EARG, "x must be a tensor");
+  switch (op) {
+    case OP_size:
+      LIMN_TRY(limn_rule_dim(c, &a[1], LIMN_MUST, a[0].shape.ndim, &dim));
+      infer_host(out, LIMN_V_INT, true, a[0].shape.d[dim]);
+      return 0;
+    case OP_dtypeof:
+      infer_host(out, LIMN_V_DTYPE, true, a[0].dtype);
+      return 0;
+    default:
+      LIMN_TRY(limn_rule_dtype(c, &a[0], -1, &x));
+      LIMN_TRY(limn_rule_dtype(c, &a[1], -1, &y));
+      infer_host(out, LIMN_V_BOOL, true, x == y);
+      return 0;
+  }
+}
+
+int limn_infer_op(limn_context *c, int op, const limn_type *a, int n,
+                  limn_type *out) {
+  const limn_op_row *row = limn_op_get(op);
+  limn_type full[LIMN_MAXARGS];
+  LIMN_TRY(infer_fill(c, op, a, n, full));
+  switch (row->row) {
+    case LIMN_ROW_E: return infer_elementwise(c, op, full, out);
+    case LIMN_ROW_R: return limn_rule_reduction(c, op, full, out);
+    case LIMN_ROW_V: return infer_view(c, row, full, out);
+    case LIMN_ROW_G: return limn_rule_generator(c, op, full, out);
+    case LIMN_ROW_S: return row->infer(c, full, out);
+    default: break;
+  }
+  if (op == OP_size || op == OP_dtypeof || op == OP_is)
+    return infer_structure(c, op, full, out);
+  return limn_fail(c, LIMN_EARG, "%s depends on its graph", row->name);
+}
+
+/* -- Arguments of a node -- */
+
+typedef struct { /* where lists of one node's arguments go */
+  limn_type *t;
+  int n, cap;
+} infer_pool;
+
+/* Nodes refer to earlier nodes only, so what is not inferred is a fault of
+ * the graph, which may come from a file. */
+static int infer_ref(limn_infer *I, limn_ref r, limn_type *out) {
+  if (!r || r > I->n)
+    return limn_fail(I->c, LIMN_EFORMAT, "a value is used before it is made");
+  *out = I->t[r - 1];
+  out->list = NULL, out->n = 0; /* the results of a region stay there */
+  return 0;
+}
+
+static int infer_resolve(limn_infer *I, const limn_arg *a, limn_type *out,
+                         infer_pool *pool) {
+  limn_type *list;
+  memset(out, 0, sizeof *out);
+  out->known = true;
+  switch (a->tag) {
+    case LIMN_A_REF: return infer_ref(I, a->u.ref, out);
+    case LIMN_A_INT: infer_host(out, LIMN_V_INT, true, a->u.i); return 0;
+    case LIMN_A_BOOL: infer_host(out, LIMN_V_BOOL, true, a->u.i); return 0;
+    case LIMN_A_DTYPE: infer_host(out, LIMN_V_DTYPE, true, a->u.i); return 0;
+    case LIMN_A_REAL:
+      out->kind = LIMN_V_REAL;
+      out->f = a->u.f;
+      return 0;
+    case LIMN_A_STR:
+      out->kind = LIMN_V_STR;
+      out->s = limn_graph_text(I->g, a->u.str);
+      return 0;
+    case LIMN_A_LIST: break;
+    default: out->known = false; return 0;
+  }
+  if (!pool || pool->cap - pool->n < (int64_t)a->n)
+    return limn_fail(I->c, LIMN_EFORMAT, "a list inside a list");
+  list = pool->t + pool->n;
+  pool->n += (int)a->n;
+  out->kind = LIMN_V_LIST;
+  out->list = list;
+  out->n = (int)a->n;
+  for (uint32_t i = 0; i < a->n; i++)
+    LIMN_TRY(infer_resolve(I, I->g->args + a->u.at + i, &list[i], NULL));
+  return 0;
+}
+
+static limn_ref infer_last_ref(const limn_graph *g, const limn_arg *a, int n) {
+  limn_ref last = 0;
+  for (int i = 0; i < n; i++) {
+    if (a[i].tag == LIMN_A_REF) last = LIMN_MAX(last, a[i].u.ref);
+    if (a[i].tag == LIMN_A_LIST)
+      for (uint32_t k = 0; k < a[i].n; k++) {
+        const limn_arg *e = g->args + a[i].u.at + k;
+        if (e->tag == LIMN_A_REF) last = LIMN_MAX(last, e->u.ref);
+      }
+  }
+  return last;
+}
+
+int limn_infer_args(limn_infer *I, const limn_arg *a, int n, limn_type *out,
+                    limn_type *pool, int pool_n) {
+  infer_pool p = {pool, 0, pool_n};
+  limn_ref last = infer_last_ref(I->g, a, n);
+  if (last > I->n) LIMN_TRY(limn_infer_upto(I, last));
+  for (int i = 0; i < n; i++) LIMN_TRY(infer_resolve(I, &a[i], &out[i], &p));
+  return 0;
+}
+
+/* -- Structure rows that need the graph -- */
+
+static int infer_index(limn_infer *I, const limn_type *a, uint32_t n,
+                       uint32_t *out) {
+  *out = 0;
+  if (a->kind != LIMN_V_INT || a->i < 0 || a->i >= n)
+    return limn_fail(I->c, LIMN_EFORMAT, "there is no number %lld",
+                     (long long)a->i);
+  *out = (uint32_t)a->i;
+  return 0;
+}
+
+static int infer_input(limn_infer *I, const limn_node *nd, const limn_type *a,
+                       limn_type *out) {
+  char text[TEXT];
+  uint32_t i;
+  LIMN_TRY(infer_index(I, a, I->g->nin, &i));
+  if (!I->in || I->in[i].kind != LIMN_V_TENSOR)
+    return limn_fail(I->c, LIMN_EARG, "input %s must be a tensor",
+                     limn_graph_text(I->g, I->g->in[i].name));
+  if (I->in[i].shape.ndim != nd->rank)
+    return limn_fail(I->c, LIMN_ESHAPE, "input %s is %s: the graph was made "
+                     "for %d dim%s",
+                     limn_graph_text(I->g, I->g->in[i].name),
+                     limn_type_text(text, sizeof text, &I->in[i]), nd->rank,
+                     nd->rank == 1 ? "" : "s");
+  return limn_rule_result(I->c, I->in[i].dtype, &I->in[i].shape, out);
+}
+
+/* A number input is a real whatever its value, so that dtypes do not hang on
+ * the value; only eager ops have inputs that are ints by their kind. */
+static int infer_number(limn_infer *I, const limn_node *nd, const limn_type *a,
+                        limn_type *out) {
+  uint32_t i;
+  LIMN_TRY(infer_index(I, a, I->g->nin, &i));
+  infer_host(out, nd->kind, false, 0);
+  if (!I->in || !I->in[i].known) return 0;
+  out->known = true;
+  out->i = I->in[i].i;
+  out->f = I->in[i].kind == LIMN_V_REAL ? I->in[i].f : (double)I->in[i].i;
+  return 0;
+}
+
+static int infer_mode(limn_infer *I, const limn_type *a, limn_type *out) {
+  uint32_t i;
+  bool training;
+  LIMN_TRY(infer_index(I, a, I->g->nmode, &i));
+  training = I->g->mode_override < 0 ? I->g->mode[i].mode->training
+                                     : I->g->mode_override == 1;
+  infer_host(out, LIMN_V_BOOL, true, training);
+  return 0;
+}
+
+static int infer_on(limn_infer *I, const limn_type *a, limn_type *out) {
+  bool gpu = a->kind == LIMN_V_STR && !strcmp(a->s, "gpu");
+  if (!gpu && (a->kind != LIMN_V_STR || strcmp(a->s, "cpu")))
+    return limn_fail(I->c, LIMN_EARG, "kind must be cpu or gpu");
+  infer_host(out, LIMN_V_BOOL, I->on_gpu >= 0, gpu == (I->on_gpu == 1));
+  return 0;
+}
+
+/* The results of region R as an array that the caller owns. */
+static int infer_results(limn_infer *R, limn_type **out) {
+  int n = (int)R->g->nout, rc;
+  *out = NULL;
+  LIMN_TRY(limn_infer_upto(R, R->g->nnode));
+  if (n == 0) return 0;
+  *out = limn_alloc(R->c, (size_t)n * sizeof **out);
+  if (!*out) return LIMN_EMEM;
+  rc = limn_infer_args(R, R->g->out, n, *out, NULL, 0);
+  if (rc < 0) {
+    limn_free(R->c, *out, (size_t)n * sizeof **out);
+    *out = NULL;
+  }
+  return rc;
+}
+
+/* custom(xs, f, vjp): the type of the first result, and all of them as its
+ * list, for `pick`. *inside: the error has its place already. */
+static int infer_custom(limn_infer *I, const limn_type *a, limn_type *out,
+                        bool *inside) {
+  limn_infer R = {0};
+  limn_type *results;
+  uint32_t f;
+  int rc;
+  LIMN_TRY(infer_index(I, &a[1], I->g->nregion, &f));
+  R.c = I->c;
+  R.g = I->g->region[f];
+  R.on_gpu = I->on_gpu;
+  R.outer = I;
+  R.in = a[0].list;
+  if (a[0].kind != LIMN_V_LIST || a[0].n != (int)R.g->nin)
+    return limn_fail(I->c, LIMN_EFORMAT, "%d values for a region of %u",
+                     a[0].n, R.g->nin);
+  rc = infer_results(&R, &results);
+  if (rc >= 0) {
+    memset(out, 0, sizeof *out);
+    if (results) *out = results[0];
+    out->list = results;
+    out->n = (int)R.g->nout;
+  }
+  *inside = rc < 0;
+  limn_infer_free(&R);
+  return rc;
+}
+
+static int infer_pick(limn_infer *I, const limn_arg *arg, const limn_type *a,
+                      limn_type *out) {
+  const limn_type *node;
+  if (arg[0].tag != LIMN_A_REF)
+    return limn_fail(I->c, LIMN_EFORMAT, "x must be a node");
+  node = &I->t[arg[0].u.ref - 1];
+  if (!node->list || a[1].kind != LIMN_V_INT || a[1].i < 1 ||
+      a[1].i > node->n)
+    return limn_fail(I->c, LIMN_EFORMAT, "there is no result number %lld",
+                     (long long)a[1].i);
+  *out = node->list[a[1].i - 1];
+  return 0;
+}
+
+/* A value of the graph around this region, by its reference there. */
+static int infer_capture(limn_infer *I, const limn_type *a, limn_type *out) {
+  if (!I->outer || a->kind != LIMN_V_INT || a->i < 1 || a->i > I->outer->n)
+    return limn_fail(I->c, LIMN_EFORMAT, "there is no value %lld outside",
+                     (long long)a->i);
+  return infer_ref(I->outer, (limn_ref)a->i, out);
+}
+
+static int infer_graph_op(limn_infer *I, const limn_node *nd,
+                          const limn_arg *arg, const limn_type *a,
+                          limn_type *out, bool *inside) {
+  uint32_t i;
+  switch (nd->op) {
+    case OP_input: return infer_input(I, nd, a, out);
+    case OP_number: return infer_number(I, nd, a, out);
+    case OP_mode: return infer_mode(I, a, out);
+    case OP_on: return infer_on(I, a, out);
+    case OP_custom: return infer_custom(I, a, out, inside);
+    case OP_pick: return infer_pick(I, arg, a, out);
+    case OP_capture: return infer_capture(I, a, out);
+    case OP_cell:
+      LIMN_TRY(infer_index(I, a, I->g->ncell, &i));
+      return limn_rule_result(I->c, I->g->cell[i].cell->dtype,
+                              &I->g->cell[i].cell->shape, out);
+    case OP_const:
+      LIMN_TRY(infer_index(I, a, I->g->nconst, &i));
+      *out = limn_type_of(I->g->konst[i].value);
+      return 0;
+    case OP_print: infer_host(out, LIMN_V_NONE, false, 0); return 0;
+    case OP_device: infer_host(out, LIMN_V_DEVICE, false, 0); return 0;
+    default: return limn_infer_op(I->c, nd->op, a, nd->nargs, out);
+  }
+}
+
+/* -- Nodes in order -- */
+
+/* What tracing said and what the rule says must agree. */
+static int infer_agrees(limn_infer *I, const limn_node *nd,
+                        const limn_type *t) {
+  bool tensor = t->kind == LIMN_V_TENSOR;
+  if (nd->op == OP_custom) return 0;
+  if (tensor != (nd->kind == LIMN_V_TENSOR))
+    return limn_fail(I->c, LIMN_EFORMAT, "a tensor and a number are confused");
+  if (tensor && nd->rank != t->shape.ndim)
+    return limn_fail(I->c, LIMN_EFORMAT, "the result has %d dims here, but "
+                     "%d when it was traced", t->shape.ndim, nd->rank);
+  return 0;
+}
+
+static int infer_pool_size(const limn_arg *a, int n) {
+  uint64_t size = 0;
+  for (int i = 0; i < n; i++)
+    if (a[i].tag == LIMN_A_LIST) size += a[i].n;
+  return (int)LIMN_MIN(size, (uint64_t)INT32_MAX);
+}
+
+static int infer_node(limn_infer *I, limn_ref r, limn_type *out,
+                      bool *inside) {
+  const limn_node *nd = limn_graph_node(I->g, r);
+  const limn_arg *arg = I->g->args + nd->args;
+  limn_type a[LIMN_MAXARGS] = {{0}}, few[24], *pool = few;
+  int need = infer_pool_size(arg, nd->nargs), rc = 0;
+  infer_pool p = {NULL, 0, need};
+  if (need > LIMN_COUNT(few)) {
+    pool = limn_alloc(I->c, (size_t)need * sizeof *pool);
+    if (!pool) return LIMN_EMEM;
+  }
+  p.t = pool;
+  for (int i = 0; i < nd->nargs; i++)
+    LIMN_GO(infer_resolve(I, &arg[i], &a[i], &p));
+  LIMN_GO(infer_graph_op(I, nd, arg, a, out, inside));
+  LIMN_GO(infer_agrees(I, nd, out));
+bail:
+  if (pool != few) limn_free(I->c, pool, (size_t)need * sizeof *pool);
+  return rc;
+}
+
+int limn_infer_upto(limn_infer *I, limn_ref r) {
+  if (r > I->g->nnode)
+    return limn_fail(I->c, LIMN_EFORMAT, "there is no node %u", r);
+  LIMN_TRY(limn_grow(I->c, &I->t, &I->cap, r, sizeof *I->t));
+  while (I->n < r) {
+    limn_type t = {0};
+    bool inside = false;
+    int rc = infer_node(I, I->n + 1, &t, &inside);
+    if (rc < 0) {
+      if (t.list && t.n) /* a region's results */
+        limn_free(I->c, (void *)(uintptr_t)t.list,
+                  (size_t)t.n * sizeof *t.list);
+      return inside ? rc : limn_locate(I, I->n + 1, rc, NULL);
+    }
+    I->t[I->n++] = t;
+  }
+  return 0;
+}
+
+void limn_infer_free(limn_infer *I) {
+  for (uint32_t i = 0; i < I->n; i++) {
+    const limn_type *t = &I->t[i];
+    if (t->list && t->n)
+      limn_free(I->c, (void *)(uintptr_t)t->list,
+                (size_t)t->n * sizeof *t->list);
+  }
+  if (I->t) limn_free(I->c, I->t, (size_t)I->cap * sizeof *I->t);
+  I->t = NULL;
+  I->n = I->cap = 0;
+}
+
+/* -- Errors with their place -- */
+
+/* "\n  x: %x float32 [8, 64] on cuda:0", or "%3 = 5" for a plan value. */
+static void locate_operand(limn_infer *I, const char *name, int at,
+                           const limn_arg *a, const char *device) {
+  char what[96], text[TEXT], sub[16] = "";
+  limn_type t = {0};
+  bool tensor;
+  if (at) snprintf(sub, sizeof sub, "[%d]", at);
+  limn_arg_text(I->g, *a, what, sizeof what);
+  if (a->tag != LIMN_A_REF || !a->u.ref || a->u.ref > I->n) {
+    limn_error_append(I->c, "\n  %s%s: %s", name, sub, what);
+    return;
+  }
+  t = I->t[a->u.ref - 1];
+  tensor = t.kind == LIMN_V_TENSOR;
+  limn_type_text(text, sizeof text, &t);
+  limn_error_append(I->c, "\n  %s%s: %s%s%s%s%s", name, sub, what,
+                    tensor ? " " : t.known ? " = " : ": ", text,
+                    device && tensor ? " on " : "",
+                    device && tensor ? device : "");
+}
+
+/* Long lists of tensors show their first eight. */
+static void locate_list(limn_infer *I, const char *name, const limn_arg *a,
+                        const char *device) {
+  const limn_arg *e = I->g->args + a->u.at;
+  for (uint32_t i = 0; i < a->n && i < 8; i++)
+    locate_operand(I, name, (int)i + 1, &e[i], device);
+  if (a->n > 8) limn_error_append(I->c, "\n  ... %u in all", a->n);
+}
+
+static bool locate_has_ref(const limn_graph *g, const limn_arg *a) {
+  return infer_last_ref(g, a, 1) != 0;
+}
+
+/* Operands, and attributes that come from plan values. */
+static void locate_args(limn_infer *I, const limn_node *nd,
+                        const char *device) {
+  const limn_arg *a = I->g->args + nd->args;
+  limn_param p[LIMN_MAXARGS];
+  int n = limn_op_params(nd->op, p);
+  for (int i = 0; i < n && i < nd->nargs; i++) {
+    bool operand = p[i].type == 'T' || p[i].type == 'S';
+    if (a[i].tag == LIMN_A_NONE) continue;
+    if (!operand && !locate_has_ref(I->g, &a[i])) continue;
+    if (a[i].tag == LIMN_A_LIST)
+      locate_list(I, p[i].name, &a[i], device);
+    else
+      locate_operand(I, p[i].name, 0, &a[i], device);
+  }
+}
+
+int limn_locate(limn_infer *I, limn_ref r, int code, const char *device) {
+  const limn_node *nd = limn_graph_node(I->g, r);
+  const char *line = limn_graph_text(I->g, nd->line);
+  const char *path = limn_graph_text(I->g, nd->path);
+  bool named = nd->op == OP_input; /* its sentence says all */
+  if (!named) limn_error_prepend(I->c, "%s: ", limn_op_get(nd->op)->name);
+  if (*line) limn_error_prepend(I->c, "%s: ", line);
+  locate_args(I, nd, device);
+  if (*path) limn_error_append(I->c, "\n  in %s", path);
+  if (*limn_hint_text(I->c)) {
+    limn_error_append(I->c, "\n  hint: %s", limn_hint_text(I->c));
+    limn_hint(I->c, code, "%s", ""); /* shown once */
+  }
+  return code;
+}

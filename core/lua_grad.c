@@ -1,0 +1,306 @@
+/* Gradients and effects: what Lua code that is recorded calls. */
+#include "lua_core.h"
+
+#include <stdio.h>
+
+/* The node of the value at i in the running recording; 0 if it is none. */
+static limn_ref grad_ref(limn_lua *st, lua_State *L, int i) {
+  limn_value v;
+  limn_arg a;
+  limn_lua_operand(st, L, i, "gradient", "the value", &v);
+  limn_lua_check(st, L, limn_trace_arg(st->c->trace, &v, &a));
+  return a.tag == LIMN_A_REF ? a.u.ref : 0;
+}
+
+static void grad_need(limn_lua *st, lua_State *L) {
+  if (!st->c->trace)
+    limn_lua_fail(st, L, NULL, "a gradient needs a recording");
+}
+
+/* grad_watch({values}): their nodes as a list of numbers, and the number of
+ * nodes so far: what comes later is differentiated */
+static int grad_watch(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  int n = (int)lua_objlen(L, 1);
+  grad_need(st, L);
+  lua_createtable(L, n, 0);
+  for (int k = 1; k <= n; k++) {
+    lua_rawgeti(L, 1, k);
+    lua_pushinteger(L, (lua_Integer)grad_ref(st, L, -1));
+    lua_rawseti(L, -3, k);
+    lua_pop(L, 1);
+  }
+  lua_pushinteger(L, (lua_Integer)st->c->trace->g->nnode + 1);
+  return 2;
+}
+
+/* In a trace the gradient's nodes join the graph. */
+static int grad_traced(limn_lua *st, lua_State *L, limn_ref start,
+                       limn_ref loss, const limn_ref *wrt, int n,
+                       limn_arg *out) {
+  limn_trace *t = st->c->trace;
+  limn_lua_check(st, L, limn_gradient(t->g, start, limn_aref(loss), wrt, n,
+                                      out));
+  for (int k = 0; k < n; k++) {
+    limn_value v = {0};
+    if (out[k].tag == LIMN_A_REF) {
+      v.tag = LIMN_X_TRACED, v.trace = t, v.ref = out[k].u.ref;
+      limn_lua_push(st, L, &v);
+    } else {
+      lua_pushboolean(L, 0);
+    }
+    lua_rawseti(L, -2, k + 1);
+  }
+  return 1;
+}
+
+/* On a tape inside a tape: the gradient's nodes are made on a copy and applied
+ * one by one, so that the outer tape records them too. */
+typedef struct {
+  limn_graph *g; /* released by the userdata's __gc */
+} grad_copy;
+
+static int grad_copy_gc(lua_State *L) {
+  grad_copy *u = lua_touserdata(L, 1);
+  limn_graph *g = u->g;
+  u->g = NULL;
+  limn_graph_release(g);
+  return 0;
+}
+
+static limn_value grad_value(limn_lua *st, lua_State *L, limn_graph *g,
+                             limn_value *of, limn_arg a, limn_value *pool,
+                             uint32_t *npool) {
+  limn_value v = {0};
+  limn_trace *t = st->c->trace;
+  v.tag = a.tag;
+  switch (a.tag) {
+    case LIMN_A_REF:
+      if (of[a.u.ref - 1].tag) return of[a.u.ref - 1];
+      if (a.u.ref <= t->nvalue && t->value[a.u.ref - 1]) {
+        v.tag = LIMN_X_TENSOR, v.t = t->value[a.u.ref - 1];
+        return v;
+      }
+      limn_lua_fail(st, L, NULL, "a gradient of a gradient needs a value that "
+                    "was not recorded (%%%u)", a.u.ref);
+      return v;
+    case LIMN_A_REAL: v.f = a.u.f; break;
+    case LIMN_A_STR: v.s = limn_graph_text(g, a.u.str); break;
+    case LIMN_A_LIST:
+      v.n = (int)a.n, v.list = pool + *npool;
+      *npool += a.n;
+      for (uint32_t i = 0; i < a.n; i++)
+        v.list[i] = grad_value(st, L, g, of, g->args[a.u.at + i], pool, npool);
+      break;
+    default: v.i = a.u.i, v.f = (double)a.u.i;
+  }
+  return v;
+}
+
+static int grad_nested(limn_lua *st, lua_State *L, limn_ref start,
+                       limn_ref loss, const limn_ref *wrt, int n,
+                       limn_arg *out) {
+  limn_trace *t = st->c->trace;
+  limn_graph *g;
+  limn_value *of, *pool;
+  uint32_t before = t->g->nnode;
+  grad_copy *u = lua_newuserdata(L, sizeof *u);
+  int keep;
+  u->g = NULL;
+  lua_newtable(L);
+  lua_pushcfunction(L, grad_copy_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  limn_lua_check(st, L, limn_graph_clone(t->g, &u->g));
+  g = u->g;
+  limn_lua_check(st, L, limn_gradient(g, start, limn_aref(loss), wrt, n, out));
+  of = lua_newuserdata(L, (g->nnode + 1) * sizeof *of);
+  memset(of, 0, (g->nnode + 1) * sizeof *of);
+  pool = lua_newuserdata(L, (g->nargs + 1) * sizeof *pool);
+  lua_newtable(L);
+  keep = lua_gettop(L);
+  for (limn_ref r = before + 1; r <= g->nnode; r++) {
+    const limn_node *nd = limn_graph_node(g, r);
+    limn_value a[LIMN_MAXARGS] = {{0}};
+    uint32_t np = 0;
+    limn_handle *h;
+    int rc;
+    for (int k = 0; k < nd->nargs; k++)
+      a[k] = grad_value(st, L, g, of, limn_node_args(g, r)[k], pool, &np);
+    h = limn_lua_new_tensor(st, L);
+    rc = limn_apply(st->c, nd->op, a, nd->nargs, NULL, &of[r - 1]);
+    if (rc >= 0 && of[r - 1].tag == LIMN_X_TENSOR) h->t = of[r - 1].t;
+    lua_rawseti(L, keep, (int)r);
+    limn_lua_check(st, L, rc);
+  }
+  lua_createtable(L, n, 0);
+  for (int k = 0; k < n; k++) {
+    uint32_t np = 0;
+    limn_value v = {0};
+    if (out[k].tag == LIMN_A_NONE) {
+      lua_pushboolean(L, 0);
+    } else {
+      v = grad_value(st, L, g, of, out[k], pool, &np);
+      if (v.tag == LIMN_X_TENSOR) limn_tensor_retain(v.t);
+      limn_lua_push(st, L, &v);
+    }
+    lua_rawseti(L, -2, k + 1);
+  }
+  return 1;
+}
+
+static int grad_tape(limn_lua *st, lua_State *L, limn_ref loss,
+                     const limn_ref *wrt, int n) {
+  limn_tensor **out = lua_newuserdata(L, ((size_t)n + 1) * sizeof(void *));
+  limn_handle **h = lua_newuserdata(L, ((size_t)n + 1) * sizeof(void *));
+  lua_createtable(L, n, 0);
+  for (int k = 0; k < n; k++) {
+    h[k] = limn_lua_new_tensor(st, L);
+    lua_rawseti(L, -2, k + 1);
+  }
+  limn_lua_check(st, L, limn_tape_gradient(st->c->trace, loss, wrt, n, out));
+  for (int k = 0; k < n; k++) h[k]->t = out[k];
+  for (int k = 0; k < n; k++) {
+    if (out[k]) continue;
+    lua_pushboolean(L, 0); /* not reached */
+    lua_rawseti(L, -2, k + 1);
+  }
+  limn_lua_press(st, L);
+  return 1;
+}
+
+/* gradient(loss, {nodes}, start, nested): a list of tensors, false where the
+ * loss does not reach */
+static int grad_gradient(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  int n = (int)lua_objlen(L, 2);
+  limn_ref start = (limn_ref)luaL_checkinteger(L, 3), loss;
+  bool nested = lua_toboolean(L, 4);
+  limn_ref *wrt = lua_newuserdata(L, ((size_t)n + 1) * sizeof *wrt);
+  limn_arg *out = lua_newuserdata(L, ((size_t)n + 1) * sizeof *out);
+  grad_need(st, L);
+  loss = grad_ref(st, L, 1);
+  for (int k = 0; k < n; k++) {
+    lua_rawgeti(L, 2, k + 1);
+    wrt[k] = (limn_ref)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+  }
+  memset(out, 0, ((size_t)n + 1) * sizeof *out);
+  if (!st->c->trace->tape) {
+    lua_createtable(L, n, 0);
+    return grad_traced(st, L, start, loss, wrt, n, out);
+  }
+  return nested ? grad_nested(st, L, start, loss, wrt, n, out)
+                : grad_tape(st, L, loss, wrt, n);
+}
+
+/* fresh(tensor): a value of its own, so that a gradient with respect to it is
+ * of this use alone; traced values stay what they are */
+static int grad_fresh(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_handle *h = limn_lua_to(st, L, 1, LIMN_U_TENSOR), *own;
+  if (!h || !h->t) {
+    lua_settop(L, 1);
+    return 1;
+  }
+  own = limn_lua_new_tensor(st, L);
+  limn_lua_check(st, L, limn_tensor_view(h->t, &h->t->v, &own->t));
+  return 1;
+}
+
+/* detach(x): in eager code a value that no tape knows */
+static int grad_detach(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_value v;
+  limn_handle *own;
+  limn_tensor *t;
+  lua_settop(L, 1);
+  limn_lua_operand(st, L, 1, "detach", "x", &v);
+  if (v.tag == LIMN_X_TRACED || limn_lua_tracing(st))
+    return limn_lua_apply(st, L, OP_detach, &v, 1, NULL);
+  t = v.t;
+  if (v.tag == LIMN_X_CELL)
+    limn_lua_check(st, L, limn_cell_get(v.cell, NULL, &t));
+  own = limn_lua_new_tensor(st, L);
+  limn_lua_check(st, L, limn_tensor_view(t, &t->v, &own->t));
+  return 1;
+}
+
+/* The node of a print as an effect of the graph, once. */
+static void grad_effect(limn_lua *st, lua_State *L, limn_trace *t,
+                        limn_ref r) {
+  for (uint32_t i = 0; i < t->g->neffect; i++)
+    if (t->g->effect[i] == r) return;
+  limn_lua_check(st, L, limn_graph_add_effect(t->g, r));
+}
+
+/* print_node(text, {values}): a node of the running trace; text has one {}
+ * for each value */
+static int grad_print(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = limn_lua_tracing(st);
+  limn_value v, list = {0};
+  limn_arg a[2];
+  limn_ref r;
+  int n = (int)lua_objlen(L, 2);
+  limn_value *vs = lua_newuserdata(L, ((size_t)n + 1) * sizeof *vs);
+  if (!t) return limn_lua_fail(st, L, NULL, "print_node needs a trace");
+  for (int k = 0; k < n; k++) {
+    lua_rawgeti(L, 2, k + 1);
+    if (!limn_lua_value(st, L, -1, &vs[k]))
+      return limn_lua_fail(st, L, NULL, "print: value %d cannot be shown by a "
+                           "graph", k + 1);
+    lua_pop(L, 1);
+  }
+  list.tag = LIMN_A_LIST, list.list = vs, list.n = n;
+  memset(&v, 0, sizeof v);
+  v.tag = LIMN_A_STR, v.s = luaL_checkstring(L, 1);
+  limn_lua_check(st, L, limn_trace_arg(t, &list, &a[0]));
+  limn_lua_check(st, L, limn_trace_arg(t, &v, &a[1]));
+  limn_lua_check(st, L, limn_trace_op(t, OP_print, a, 2, &r));
+  grad_effect(st, L, t, r);
+  return 0;
+}
+
+/* on_kind(kind): in a trace the plan value "the run is on a cpu / gpu" */
+static int grad_on_kind(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_value v = {0};
+  v.tag = LIMN_A_STR, v.s = luaL_checkstring(L, 1);
+  if (!limn_lua_tracing(st)) return 0;
+  return limn_lua_apply(st, L, OP_on, &v, 1, NULL);
+}
+
+/* custom_node({values}, f graph, vjp graph): a node with two regions */
+static int grad_custom(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = st->c->trace;
+  limn_lua_graph *f = limn_lua_check_graph(st, L, 2);
+  limn_lua_graph *vjp = limn_lua_check_graph(st, L, 3);
+  int n = (int)lua_objlen(L, 1);
+  limn_value *vs = lua_newuserdata(L, ((size_t)n + 1) * sizeof *vs);
+  limn_value a[3] = {{0}};
+  uint32_t at[2];
+  grad_need(st, L);
+  for (int k = 0; k < n; k++) {
+    lua_rawgeti(L, 1, k + 1);
+    limn_lua_operand(st, L, -1, "custom", "an argument", &vs[k]);
+    lua_pop(L, 1);
+  }
+  limn_lua_check(st, L, limn_graph_add_region(t->g, f->g, &at[0]));
+  limn_lua_check(st, L, limn_graph_add_region(t->g, vjp->g, &at[1]));
+  a[0].tag = LIMN_A_LIST, a[0].list = vs, a[0].n = n;
+  a[1] = limn_vint(at[0]), a[2] = limn_vint(at[1]);
+  return limn_lua_apply(st, L, OP_custom, a, 3, NULL);
+}
+
+static const luaL_Reg grad_functions[] = {
+    {"grad_watch", grad_watch}, {"gradient", grad_gradient},
+    {"fresh", grad_fresh},      {"detach", grad_detach},
+    {"print_node", grad_print},
+    {"on_kind", grad_on_kind},  {"custom_node", grad_custom},
+    {NULL, NULL}};
+
+void limn_lua_open_grad(limn_lua *st, lua_State *L) {
+  limn_lua_register(st, L, grad_functions);
+}

@@ -1,0 +1,721 @@
+/* Graphs in Lua: calls, plans, and what a graph says of itself. */
+#include "lua_core.h"
+
+#include <stdio.h>
+
+#define GRAPH_FEW 16 /* inputs or outputs that need no memory of their own */
+
+limn_lua_graph *limn_lua_check_graph(limn_lua *st, lua_State *L, int i) {
+  limn_lua_graph *u = limn_lua_to(st, L, i, LIMN_U_GRAPH);
+  if (!u || !u->g) limn_lua_fail(st, L, NULL, "a graph is wanted");
+  return u;
+}
+
+void limn_lua_push_graph(limn_lua *st, lua_State *L, limn_graph *g) {
+  limn_lua_graph *u = limn_lua_new(st, L, LIMN_U_GRAPH, sizeof *u);
+  u->g = g;
+  lua_newtable(L); /* static objects, the traced function, ... */
+  lua_setfenv(L, -2);
+}
+
+/* -- Arguments -- */
+
+typedef struct {
+  limn_lua *st;
+  limn_lua_graph *u;
+  limn_run_arg *in;   /* of the graph's inputs */
+  limn_value *value;  /* the same as values, for inlining; or NULL */
+  uint32_t at, leaf, next; /* in the tree, the leaves, the inputs */
+  bool soft;  /* a misfit is reported in `why`, not raised */
+  bool bad;
+  char why[256];
+} graph_call;
+
+static void graph_misfit(graph_call *k, lua_State *L, const char *hint,
+                         const char *fmt, ...) LIMN_PRINTF(4, 5);
+static void graph_misfit(graph_call *k, lua_State *L, const char *hint,
+                         const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(k->why, sizeof k->why, fmt, ap);
+  va_end(ap);
+  k->bad = true;
+  if (!k->soft) limn_lua_fail(k->st, L, hint, "%s", k->why);
+}
+
+static void graph_tensor_arg(graph_call *k, lua_State *L, int i,
+                             uint32_t input) {
+  limn_graph *g = k->u->g;
+  limn_handle *h = limn_lua_to(k->st, L, i, LIMN_U_TENSOR);
+  char got[300];
+  limn_value v;
+  limn_tensor *t;
+  if (h && h->t) {
+    k->in[input].t = h->t;
+  } else if (!h && limn_lua_to(k->st, L, i, LIMN_U_CELL)) {
+    limn_lua_value(k->st, L, i, &v);
+    limn_lua_check(k->st, L, limn_cell_get(v.cell, NULL, &t));
+    k->in[input].t = t;
+  } else if (!h || !k->value) {
+    if (h) limn_lua_value(k->st, L, i, &v); /* raises: stale */
+    graph_misfit(k, L, NULL, "argument %s of %s must be a tensor, not %s",
+                 limn_graph_text(g, g->in[input].name),
+                 *g->name ? g->name : "the graph",
+                 limn_lua_what(k->st, L, i, got, sizeof got));
+    return;
+  }
+  if (k->value) limn_lua_value(k->st, L, i, &k->value[input]);
+}
+
+static void graph_number_arg(graph_call *k, lua_State *L, int i,
+                             uint32_t input) {
+  limn_graph *g = k->u->g;
+  char got[300];
+  limn_value v;
+  if (lua_type(L, i) == LUA_TNUMBER) {
+    k->in[input].number = lua_tonumber(L, i);
+    if (k->value) k->value[input] = limn_vnum(lua_tonumber(L, i));
+    return;
+  }
+  if (k->value && limn_lua_dim(k->st, L, i) &&
+      limn_lua_value(k->st, L, i, &v)) {
+    k->value[input] = v;
+    return;
+  }
+  graph_misfit(k, L, NULL, "argument %s of %s must be a number, not %s",
+               limn_graph_text(g, g->in[input].name), g->name,
+               limn_lua_what(k->st, L, i, got, sizeof got));
+}
+
+static bool graph_same_static(graph_call *k, lua_State *L, int i,
+                              const limn_arg *a, uint32_t leaf) {
+  limn_graph *g = k->u->g;
+  bool same;
+  switch (a->tag) {
+    case LIMN_A_INT:
+      return lua_type(L, i) == LUA_TNUMBER &&
+             lua_tonumber(L, i) == (double)a->u.i;
+    case LIMN_A_REAL:
+      return lua_type(L, i) == LUA_TNUMBER &&
+             (lua_tonumber(L, i) == a->u.f ||
+              (a->u.f != a->u.f && lua_tonumber(L, i) != lua_tonumber(L, i)));
+    case LIMN_A_BOOL:
+      return lua_isboolean(L, i) && lua_toboolean(L, i) == (int)a->u.i;
+    case LIMN_A_STR:
+      return lua_type(L, i) == LUA_TSTRING &&
+             !strcmp(lua_tostring(L, i), limn_graph_text(g, a->u.str));
+    default: break;
+  }
+  lua_getfenv(L, 1); /* the graph */
+  if (lua_istable(L, -1)) lua_getfield(L, -1, "statics");
+  else lua_pushnil(L);
+  if (!lua_istable(L, -1)) {
+    lua_pop(L, 2);
+    return lua_isnoneornil(L, i);
+  }
+  lua_rawgeti(L, -1, (int)leaf + 1);
+  same = lua_isnil(L, -1) ? lua_isnoneornil(L, i) : lua_rawequal(L, -1, i);
+  if (!same && limn_lua_to(k->st, L, i, LIMN_U_CELL)) {
+    limn_cell **a1 = limn_lua_to(k->st, L, -1, LIMN_U_CELL);
+    limn_cell **b1 = limn_lua_to(k->st, L, i, LIMN_U_CELL);
+    same = a1 && b1 && *a1 == *b1;
+  }
+  lua_pop(L, 3);
+  return same;
+}
+
+static void graph_leaf(graph_call *k, lua_State *L, int i) {
+  limn_graph *g = k->u->g;
+  uint32_t leaf = k->leaf++;
+  const limn_arg *a = &g->statics[leaf];
+  char was[100], got[300];
+  if (a->tag == LIMN_A_REF) {
+    uint32_t input = k->next++;
+    if (g->in[input].number) graph_number_arg(k, L, i, input);
+    else graph_tensor_arg(k, L, i, input);
+    return;
+  }
+  if (graph_same_static(k, L, i, a, leaf)) return;
+  limn_arg_text(g, *a, was, sizeof was);
+  graph_misfit(k, L, "limn.number(v) as the example makes a number an input; "
+               "limn.jit traces again for each value",
+               "%s was traced with the argument %s and is called with %s",
+               *g->name ? g->name : "the graph",
+               a->tag == LIMN_A_NONE ? "nil or another object" : was,
+               limn_lua_what(k->st, L, i, got, sizeof got));
+}
+
+/* A DICT key of digits is a position of a table with a list part. */
+static void graph_get_key(lua_State *L, int i, const char *key) {
+  int64_t n;
+  const char *end;
+  lua_pushstring(L, key);
+  lua_rawget(L, i);
+  if (!lua_isnil(L, -1)) return;
+  end = limn_read_int(key, &n);
+  if (!end || *end) return;
+  lua_pop(L, 1);
+  lua_rawgeti(L, i, (int)n);
+}
+
+static void graph_tree(graph_call *k, lua_State *L, int i);
+
+static void graph_children(graph_call *k, lua_State *L, int i,
+                           const limn_tree *node) {
+  limn_graph *g = k->u->g;
+  luaL_checkstack(L, 8, "nested arguments");
+  for (uint32_t n = 0; n < node->n && !k->bad; n++) {
+    const char *key = limn_graph_text(g, g->in_tree[k->at].key);
+    if (node->tag == LIMN_T_DICT) graph_get_key(L, i, key);
+    else lua_rawgeti(L, i, (int)n + 1);
+    graph_tree(k, L, lua_gettop(L));
+    lua_pop(L, 1); /* the table keeps it */
+  }
+}
+
+static void graph_tree(graph_call *k, lua_State *L, int i) {
+  limn_graph *g = k->u->g;
+  const limn_tree *node = &g->in_tree[k->at++];
+  char got[300];
+  uint32_t size = 0;
+  if (node->tag == LIMN_T_LEAF) {
+    graph_leaf(k, L, i);
+    return;
+  }
+  if (!lua_istable(L, i)) {
+    graph_misfit(k, L, NULL, "%s takes a table with %u entries here, not %s",
+                 g->name, node->n, limn_lua_what(k->st, L, i, got, sizeof got));
+    return;
+  }
+  lua_pushnil(L);
+  while (lua_next(L, i)) lua_pop(L, 1), size++;
+  if (size > node->n)
+    graph_misfit(k, L, NULL, "%s was traced with %u entries in a table that "
+                 "has %u now", g->name, node->n, size);
+  if (!k->bad) graph_children(k, L, i, node);
+}
+
+/* Arguments from stack index `first` to the top. */
+static void graph_args(graph_call *k, lua_State *L, int first) {
+  limn_graph *g = k->u->g;
+  const limn_tree *root = g->in_tree;
+  int n = lua_gettop(L) - first + 1;
+  while (n > 0 && root && n > (int)root->n && lua_isnil(L, first + n - 1)) n--;
+  if (!root || n > (int)root->n) {
+    graph_misfit(k, L, NULL, "%s takes %u argument%s, not %d",
+                 *g->name ? g->name : "the graph", root ? root->n : 0,
+                 root && root->n == 1 ? "" : "s", n);
+    return;
+  }
+  k->at = 1;
+  for (uint32_t a = 0; a < root->n && !k->bad; a++) {
+    if ((int)a >= n) {
+      lua_pushnil(L);
+      graph_tree(k, L, lua_gettop(L));
+      lua_pop(L, 1);
+    } else {
+      graph_tree(k, L, first + (int)a);
+    }
+  }
+}
+
+/* -- Results -- */
+
+typedef struct {
+  limn_graph *g;
+  int base; /* stack index of the first leaf */
+  uint32_t at, leaf;
+} graph_build;
+
+static void graph_push_tree(graph_build *b, lua_State *L) {
+  const limn_tree *node = &b->g->out_tree[b->at++];
+  if (node->tag == LIMN_T_LEAF) {
+    lua_pushvalue(L, b->base + (int)b->leaf++);
+    return;
+  }
+  luaL_checkstack(L, 8, "nested results");
+  if (node->tag == LIMN_T_LIST) lua_createtable(L, (int)node->n, 0);
+  else lua_createtable(L, 0, (int)node->n);
+  for (uint32_t n = 0; n < node->n; n++) {
+    const char *key = limn_graph_text(b->g, b->g->out_tree[b->at].key);
+    int64_t i;
+    const char *end;
+    graph_push_tree(b, L);
+    if (node->tag == LIMN_T_LIST) {
+      lua_rawseti(L, -2, (int)n + 1);
+    } else if ((end = limn_read_int(key, &i)) && !*end) {
+      lua_rawseti(L, -2, (int)i);
+    } else {
+      lua_setfield(L, -2, key);
+    }
+  }
+}
+
+/* Leaves stand at base..; pushes the results and returns how many. */
+static int graph_results(limn_graph *g, lua_State *L, int base) {
+  graph_build b = {g, base, 1, 0};
+  uint32_t n = g->nout_tree ? g->out_tree[0].n : 0;
+  if (!g->nout_tree) { /* a graph without a tree: its leaves */
+    for (uint32_t k = 0; k < g->nout; k++) lua_pushvalue(L, base + (int)k);
+    return (int)g->nout;
+  }
+  luaL_checkstack(L, (int)n + 8, "results");
+  for (uint32_t k = 0; k < n; k++) graph_push_tree(&b, L);
+  return (int)n;
+}
+
+static bool graph_out_tensor(const limn_graph *g, uint32_t k) {
+  return g->out[k].tag == LIMN_A_REF &&
+         limn_graph_node(g, g->out[k].u.ref)->kind == LIMN_V_TENSOR;
+}
+
+static void graph_push_host(lua_State *L, const limn_result *r) {
+  switch (r->kind) {
+    case LIMN_V_INT: lua_pushnumber(L, (double)r->i); break;
+    case LIMN_V_REAL: lua_pushnumber(L, r->f); break;
+    case LIMN_V_BOOL: lua_pushboolean(L, r->i != 0); break;
+    case LIMN_V_DTYPE: lua_pushstring(L, limn_dtype_name((int)r->i)); break;
+    case LIMN_V_STR: lua_pushstring(L, r->s ? r->s : ""); break;
+    default: lua_pushnil(L);
+  }
+}
+
+/* -- A run -- */
+
+/* Runs with the arguments in k; pushes results, returns their number or a
+ * negative LIMN_E*. into: NULL or a tensor per output. */
+static int graph_run(graph_call *k, lua_State *L, limn_tensor *const *into) {
+  limn_graph *g = k->u->g;
+  limn_result few[GRAPH_FEW], *out = few;
+  limn_handle *few_h[GRAPH_FEW], **h = few_h;
+  limn_device *dev = k->u->dev ? k->u->dev : g->nin ? NULL : k->st->dev;
+  int base, rc;
+  luaL_checkstack(L, (int)g->nout + 16, "results");
+  if (g->nout > GRAPH_FEW) {
+    out = lua_newuserdata(L, g->nout * sizeof *out);
+    h = lua_newuserdata(L, g->nout * sizeof(limn_handle *));
+  }
+  base = lua_gettop(L) + 1;
+  for (uint32_t i = 0; i < g->nout; i++) {
+    h[i] = NULL;
+    if (graph_out_tensor(g, i)) h[i] = limn_lua_new_tensor(k->st, L);
+    else lua_pushnil(L);
+  }
+  rc = limn_graph_run(g, dev, k->in, into, out);
+  if (rc < 0) return rc;
+  for (uint32_t i = 0; i < g->nout; i++)
+    if (h[i]) h[i]->t = out[i].t;
+  for (uint32_t i = 0; i < g->nout; i++) {
+    if (h[i]) continue;
+    graph_push_host(L, &out[i]);
+    lua_replace(L, base + (int)i);
+  }
+  limn_lua_press(k->st, L);
+  return graph_results(g, L, base);
+}
+
+/* Call setup: memory for many inputs; fills k->in. */
+static void graph_setup(limn_lua *st, lua_State *L, limn_lua_graph *u,
+                        graph_call *k, limn_run_arg *few) {
+  memset(k, 0, offsetof(graph_call, why));
+  k->why[0] = 0;
+  k->st = st;
+  k->u = u;
+  k->in = few;
+  if (u->g->nin > GRAPH_FEW) {
+    k->in = lua_newuserdata(L, u->g->nin * sizeof *k->in);
+    lua_insert(L, 2); /* below the arguments */
+  }
+}
+
+/* -- Inside a trace or a tape: the graph's ops are applied one by one -- */
+
+typedef struct {
+  limn_lua *st;
+  limn_graph *g;
+  limn_value *of;   /* per node */
+  limn_value *pool; /* elements of lists */
+  uint32_t npool;
+  int keep;         /* stack index of the table that holds the results */
+} graph_replay;
+
+static limn_value graph_replay_arg(graph_replay *r, limn_arg a) {
+  limn_value v = {0};
+  v.tag = a.tag;
+  switch (a.tag) {
+    case LIMN_A_REF: return r->of[a.u.ref - 1];
+    case LIMN_A_INT: case LIMN_A_BOOL: case LIMN_A_DTYPE:
+      v.i = a.u.i, v.f = (double)a.u.i;
+      break;
+    case LIMN_A_REAL: v.f = a.u.f; break;
+    case LIMN_A_STR: v.s = limn_graph_text(r->g, a.u.str); break;
+    case LIMN_A_LIST:
+      v.n = (int)a.n;
+      v.list = r->pool + r->npool;
+      r->npool += a.n;
+      for (uint32_t i = 0; i < a.n; i++)
+        v.list[i] = graph_replay_arg(r, r->g->args[a.u.at + i]);
+      break;
+    default: break;
+  }
+  return v;
+}
+
+static void graph_replay_mode(graph_replay *r, lua_State *L, uint32_t index,
+                              limn_value *out) {
+  limn_graph_mode *m = &r->g->mode[index];
+  limn_trace *t = r->st->c->trace;
+  uint32_t at;
+  limn_arg a;
+  limn_ref ref;
+  if (t->tape || r->g->mode_override >= 0) {
+    out->tag = LIMN_A_BOOL;
+    out->i = r->g->mode_override >= 0 ? r->g->mode_override
+                                      : m->mode->training;
+    return;
+  }
+  limn_lua_check(r->st, L, limn_graph_add_mode(
+      t->g, m->mode, limn_graph_text(r->g, m->name), &at));
+  a = limn_aint(at);
+  limn_lua_check(r->st, L, limn_trace_op(t, OP_mode, &a, 1, &ref));
+  out->tag = LIMN_X_TRACED, out->trace = t, out->ref = ref;
+}
+
+/* The value of node n (1-based); op results are kept by the table. */
+static void graph_replay_node(graph_replay *r, lua_State *L, limn_ref n,
+                              const limn_value *in) {
+  const limn_node *nd = limn_graph_node(r->g, n);
+  const limn_arg *args = limn_node_args(r->g, n);
+  limn_value a[LIMN_MAXARGS] = {{0}}, *out = &r->of[n - 1];
+  uint32_t index = nd->nargs ? (uint32_t)args[0].u.i : 0, k;
+  memset(out, 0, sizeof *out);
+  switch (nd->op) {
+    case OP_input: case OP_number: *out = in[index]; return;
+    case OP_cell:
+      out->tag = LIMN_X_CELL, out->cell = r->g->cell[index].cell;
+      return;
+    case OP_const:
+      out->tag = LIMN_X_TENSOR, out->t = r->g->konst[index].value;
+      out->watch = r->g->konst[index].watch;
+      return;
+    case OP_mode: graph_replay_mode(r, L, index, out); return;
+    case OP_custom: case OP_pick:
+      limn_lua_fail(r->st, L, "call the Lua function itself",
+                    "a graph with custom regions cannot be called inside a "
+                    "trace or a gradient yet");
+      return;
+    default: break;
+  }
+  r->npool = 0;
+  for (k = 0; k < nd->nargs; k++) a[k] = graph_replay_arg(r, args[k]);
+  if (limn_op_random(nd->op)) memset(&a[nd->nargs - 1], 0, sizeof *a);
+  limn_handle *h = limn_lua_new_tensor(r->st, L);
+  int rc = limn_apply(r->st->c, nd->op, a, nd->nargs, NULL, out);
+  if (rc >= 0 && out->tag == LIMN_X_TENSOR) h->t = out->t;
+  lua_rawseti(L, r->keep, (int)n);
+  limn_lua_check(r->st, L, rc);
+}
+
+static void graph_replay_guards(graph_replay *r, lua_State *L) {
+  limn_trace *t = r->st->c->trace;
+  for (uint32_t i = 0; i < r->g->nguard; i++) {
+    limn_value v = graph_replay_arg(r, r->g->guard[i].cond);
+    limn_arg a;
+    if (v.tag == LIMN_X_TRACED) {
+      limn_lua_check(r->st, L, limn_trace_arg(t, &v, &a));
+      limn_lua_check(r->st, L, limn_trace_guard(t, a));
+    } else if (v.tag == LIMN_A_BOOL && !v.i) {
+      limn_lua_fail(r->st, L, NULL, "a guard of %s at %s does not hold",
+                    r->g->name, limn_graph_text(r->g, r->g->guard[i].line));
+    }
+  }
+}
+
+static void graph_replay_writes(graph_replay *r, lua_State *L) {
+  limn_trace *t = r->st->c->trace;
+  for (uint32_t i = 0; i < r->g->ncell; i++) {
+    limn_graph_cell *gc = &r->g->cell[i];
+    limn_value v;
+    limn_arg a;
+    if (gc->write.tag == LIMN_A_NONE) continue;
+    v = graph_replay_arg(r, gc->write);
+    if (t->tape) {
+      if (v.tag == LIMN_X_CELL)
+        limn_lua_check(r->st, L, limn_cell_get(v.cell, NULL, &v.t));
+      limn_lua_check(r->st, L, limn_cell_assign(gc->cell, v.t));
+    } else {
+      limn_lua_check(r->st, L, limn_trace_arg(t, &v, &a));
+      limn_lua_check(r->st, L, limn_trace_cell_write(t, gc->cell, a));
+    }
+  }
+}
+
+/* A cell's value taken before this graph writes to it. */
+static void graph_replay_fix_cell(graph_replay *r, lua_State *L,
+                                  limn_value *v) {
+  limn_trace *t = r->st->c->trace;
+  limn_arg a;
+  limn_tensor *now;
+  if (v->tag != LIMN_X_CELL) return;
+  limn_lua_check(r->st, L, limn_trace_arg(t, v, &a));
+  if (t->tape) {
+    limn_lua_check(r->st, L, limn_cell_get(v->cell, NULL, &now));
+    limn_tensor_retain(now);
+    v->tag = LIMN_X_TENSOR, v->t = now;
+    limn_handle *h = limn_lua_new_tensor(r->st, L);
+    h->t = now;
+    luaL_ref(L, r->keep);
+  } else {
+    v->tag = LIMN_X_TRACED, v->trace = t, v->ref = a.u.ref;
+  }
+}
+
+/* Pushes the leaves of the results. */
+static int graph_inline(limn_lua *st, lua_State *L, limn_graph *g,
+                        const limn_value *in) {
+  graph_replay r = {st, g, NULL, NULL, 0, 0};
+  int base;
+  r.of = lua_newuserdata(L, (g->nnode + 1) * sizeof *r.of);
+  r.pool = lua_newuserdata(L, (g->nargs + 1) * sizeof *r.pool);
+  lua_newtable(L);
+  r.keep = lua_gettop(L);
+  luaL_checkstack(L, (int)g->nout + 16, "results");
+  for (limn_ref n = 1; n <= g->nnode; n++) graph_replay_node(&r, L, n, in);
+  graph_replay_guards(&r, L);
+  for (uint32_t i = 0; i < g->nout; i++)
+    if (g->out[i].tag == LIMN_A_REF)
+      graph_replay_fix_cell(&r, L, &r.of[g->out[i].u.ref - 1]);
+  base = lua_gettop(L) + 1;
+  for (uint32_t i = 0; i < g->nout; i++) {
+    limn_value v = graph_replay_arg(&r, g->out[i]);
+    if (v.tag == LIMN_X_TENSOR) limn_tensor_retain(v.t);
+    limn_lua_push(st, L, &v);
+  }
+  graph_replay_writes(&r, L);
+  return graph_results(g, L, base);
+}
+
+static int graph_inline_call(limn_lua *st, lua_State *L, limn_lua_graph *u,
+                             int first) {
+  limn_run_arg few[GRAPH_FEW] = {{0}};
+  graph_call k;
+  graph_setup(st, L, u, &k, few);
+  if (u->g->nin > GRAPH_FEW) first++;
+  k.value = lua_newuserdata(L, (u->g->nin + 1) * sizeof *k.value);
+  memset(k.value, 0, (u->g->nin + 1) * sizeof *k.value);
+  lua_insert(L, first++);
+  graph_args(&k, L, first);
+  return graph_inline(st, L, u->g, k.value);
+}
+
+static int graph_m_call(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_lua_graph *u = limn_lua_check_graph(st, L, 1);
+  limn_run_arg few[GRAPH_FEW];
+  graph_call k;
+  int n, first = 2 + (u->g->nin > GRAPH_FEW);
+  if (st->c->trace) return graph_inline_call(st, L, u, 2);
+  graph_setup(st, L, u, &k, few);
+  graph_args(&k, L, first);
+  n = graph_run(&k, L, NULL);
+  return n < 0 ? limn_lua_raise(st, L) : n;
+}
+
+/* try(graph, ...): true and the results; or false and why it does not fit.
+ * Other errors are raised. */
+static int graph_try(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_lua_graph *u = limn_lua_check_graph(st, L, 1);
+  limn_run_arg few[GRAPH_FEW];
+  graph_call k;
+  int n, first = 2 + (u->g->nin > GRAPH_FEW);
+  graph_setup(st, L, u, &k, few);
+  k.soft = true;
+  graph_args(&k, L, first);
+  if (!k.bad) {
+    for (uint32_t i = 0; i < u->g->nin && !k.bad; i++)
+      if (!u->g->in[i].number && k.in[i].t->v.ndim !=
+          limn_graph_node(u->g, u->g->in[i].ref)->rank)
+        graph_misfit(&k, L, NULL, "argument %s has %d dims",
+                     limn_graph_text(u->g, u->g->in[i].name),
+                     k.in[i].t->v.ndim);
+  }
+  if (k.bad) {
+    lua_pushboolean(L, 0);
+    lua_pushstring(L, k.why);
+    return 2;
+  }
+  lua_pushboolean(L, 1);
+  n = graph_run(&k, L, NULL);
+  if (n == LIMN_EGUARD || n == LIMN_ETRACE) {
+    lua_pushboolean(L, 0);
+    lua_pushstring(L, st->c->error);
+    return 2;
+  }
+  if (n < 0) return limn_lua_raise(st, L);
+  lua_pushboolean(L, 1);
+  lua_insert(L, -n - 1);
+  return n + 1;
+}
+
+/* jit.__call: the first trace that fits runs, else jit:slow(...); while
+ * something records, the function itself is called. */
+static int graph_jit(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  int nargs = lua_gettop(L) - 1;
+  if (!st->c->trace) {
+    for (int i = 1;; i++) {
+      int top = lua_gettop(L);
+      lua_rawgeti(L, 1, i);
+      if (lua_isnil(L, -1)) {
+        lua_settop(L, top);
+        break;
+      }
+      limn_lua_graph *u = limn_lua_check_graph(st, L, -1);
+      limn_run_arg few[GRAPH_FEW];
+      graph_call k;
+      int n = LIMN_EGUARD;
+      lua_pop(L, 1);
+      if (u->g->nin > GRAPH_FEW) goto slow; /* jit.slow handles it */
+      lua_rawgeti(L, 1, i);
+      lua_insert(L, 1); /* graph, jit, arguments */
+      graph_setup(st, L, u, &k, few);
+      k.soft = true;
+      graph_args(&k, L, 3);
+      for (uint32_t j = 0; j < u->g->nin && !k.bad; j++)
+        k.bad = !u->g->in[j].number && k.in[j].t->v.ndim !=
+                limn_graph_node(u->g, u->g->in[j].ref)->rank;
+      if (!k.bad) n = graph_run(&k, L, NULL);
+      if (n >= 0) return n;
+      if (!k.bad && n != LIMN_EGUARD && n != LIMN_ETRACE)
+        return limn_lua_raise(st, L);
+      lua_remove(L, 1);
+      lua_settop(L, top);
+    }
+  }
+slow:
+  lua_pushstring(L, st->c->trace ? "f" : "slow");
+  lua_rawget(L, 1);
+  if (st->c->trace) {
+    lua_replace(L, 1);
+  } else {
+    lua_insert(L, 1);
+    nargs++;
+  }
+  lua_call(L, nargs, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/* graph:run_into({outs}, ...): into the tensors' own memory where nothing
+ * else holds it, else into new memory that they then hold */
+static int graph_m_run_into(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_lua_graph *u = limn_lua_check_graph(st, L, 1);
+  limn_graph *g = u->g;
+  limn_run_arg few[GRAPH_FEW];
+  limn_tensor *few_t[GRAPH_FEW], **into = few_t;
+  graph_call k;
+  int n, outs = 2;
+  char got[300];
+  if (st->c->trace)
+    return limn_lua_fail(st, L, "call the graph", "run_into writes to "
+                         "tensors, which nothing can record");
+  luaL_checktype(L, 2, LUA_TTABLE);
+  if (g->nout > GRAPH_FEW) {
+    into = lua_newuserdata(L, g->nout * sizeof(limn_tensor *));
+    lua_insert(L, 2);
+    outs = 3;
+  }
+  graph_setup(st, L, u, &k, few);
+  if (g->nin > GRAPH_FEW) outs++;
+  graph_args(&k, L, outs + 1);
+  for (uint32_t i = 0; i < g->nout; i++) {
+    limn_handle *h;
+    limn_shape s;
+    limn_tensor *t;
+    into[i] = NULL;
+    if (!graph_out_tensor(g, i)) continue;
+    lua_rawgeti(L, outs, (int)i + 1);
+    h = limn_lua_to(st, L, -1, LIMN_U_TENSOR);
+    if (!h || !h->t)
+      return limn_lua_fail(st, L, NULL, "run_into: output %u needs a tensor, "
+                           "not %s", i + 1,
+                           limn_lua_what(st, L, -1, got, sizeof got));
+    lua_pop(L, 1);
+    if (h->t->refs > 1 || h->t->st->refs > 1 || h->t->st->borrowed) {
+      bool overlaps = false; /* the run refuses that; keep it visible */
+      for (uint32_t j = 0; j < g->nin; j++)
+        overlaps |= !g->in[j].number && k.in[j].t->st == h->t->st;
+      for (uint32_t j = 0; j < i; j++)
+        overlaps |= into[j] && into[j]->st == h->t->st;
+      if (!overlaps) {
+        s = limn_tensor_shape(h->t);
+        limn_lua_check(st, L, limn_tensor_new(st->c, h->t->st->dev,
+                                              h->t->dtype, &s, &t));
+        limn_tensor_release(h->t);
+        h->t = t;
+      }
+    }
+    limn_lua_moved(st, h);
+    into[i] = h->t;
+  }
+  n = graph_run(&k, L, into);
+  return n < 0 ? limn_lua_raise(st, L) : n;
+}
+
+static int graph_gc(lua_State *L) {
+  limn_lua_graph *u = lua_touserdata(L, 1);
+  limn_graph *g = u->g;
+  u->g = NULL;
+  limn_graph_release(g);
+  return 0;
+}
+
+static int graph_prepare(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_lua_graph *u = limn_lua_check_graph(st, L, 1);
+  limn_run_arg few[GRAPH_FEW];
+  graph_call k;
+  graph_setup(st, L, u, &k, few);
+  graph_args(&k, L, 2 + (u->g->nin > GRAPH_FEW));
+  limn_lua_check(st, L, limn_graph_prepare(u->g, u->dev, k.in));
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int graph_explain(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_lua_graph *u = limn_lua_check_graph(st, L, 1);
+  limn_run_arg few[GRAPH_FEW];
+  graph_call k;
+  limn_str s;
+  int rc;
+  graph_setup(st, L, u, &k, few);
+  graph_args(&k, L, 2 + (u->g->nin > GRAPH_FEW));
+  limn_str_init(&s, st->c);
+  rc = limn_graph_explain(u->g, u->dev, k.in, &s);
+  if (rc >= 0) lua_pushlstring(L, s.s ? s.s : "", s.len);
+  limn_str_free(&s);
+  limn_lua_check(st, L, rc);
+  return 1;
+}
+
+static const luaL_Reg graph_methods[] = {{"run_into", graph_m_run_into},
+                                         {"prepare", graph_prepare},
+                                         {"explain", graph_explain},
+                                         {NULL, NULL}};
+static const luaL_Reg graph_meta[] = {
+    {"__call", graph_m_call}, {"__gc", graph_gc}, {NULL, NULL}};
+static const luaL_Reg graph_functions[] = {
+    {"try", graph_try}, {"jit", graph_jit}, {NULL, NULL}};
+
+void limn_lua_open_graph(limn_lua *st, lua_State *L) {
+  limn_lua_register(st, L, graph_functions);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, st->ref_mt[LIMN_U_GRAPH]);
+  limn_lua_register(st, L, graph_meta);
+  lua_newtable(L);
+  limn_lua_register(st, L, graph_methods);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  limn_lua_open_info(st, L);
+}

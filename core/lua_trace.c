@@ -1,0 +1,638 @@
+/* Traces and tapes from Lua, and the cdata that stand for sizes and tokens. */
+#include "lua_core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct {
+  limn_trace *t;
+} trace_ud;
+
+/* -- Dims: cdata known by a weak table, never by their bytes -- */
+
+limn_handle *limn_lua_dim(limn_lua *st, lua_State *L, int i) {
+  limn_handle *h;
+  if (lua_type(L, i) != LIMN_TCDATA) return NULL;
+  if (i < 0 && i > LUA_REGISTRYINDEX) i = lua_gettop(L) + 1 + i;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, st->ref_dims);
+  lua_pushvalue(L, i);
+  lua_rawget(L, -2);
+  h = lua_touserdata(L, -1); /* the table keeps it as long as the cdata */
+  lua_pop(L, 2);
+  return h;
+}
+
+void limn_lua_push_dim(limn_lua *st, lua_State *L, limn_trace *t,
+                       limn_ref ref) {
+  bool scope = st->scope;
+  limn_handle *h;
+  if (st->ref_maker == LUA_NOREF)
+    limn_lua_fail(st, L, NULL, "tracing needs LuaJIT's ffi library");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, st->ref_maker);
+  lua_call(L, 0, 1);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, st->ref_dims);
+  lua_pushvalue(L, -2);
+  st->scope = false;
+  h = limn_lua_new_tensor(st, L);
+  st->scope = scope;
+  h->trace = t, h->ref = ref;
+  limn_trace_retain(t);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+/* set_maker(function): makes a fresh cdata */
+static int trace_set_maker(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  if (st->ref_maker != LUA_NOREF)
+    luaL_unref(L, LUA_REGISTRYINDEX, st->ref_maker);
+  st->ref_maker = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+static int trace_kind(const limn_value *v) {
+  return v->tag == LIMN_X_TRACED
+             ? limn_graph_node(v->trace->g, v->ref)->kind : LIMN_V_NONE;
+}
+
+/* Record that `op(a, b)` is what the hint says; returns what it says. */
+static bool trace_decide(limn_lua *st, lua_State *L, int op, int otherwise,
+                         const limn_arg *a, int n) {
+  limn_trace *t = st->c->trace;
+  const limn_type *hint;
+  limn_ref r, not;
+  limn_arg x;
+  bool yes;
+  limn_lua_check(st, L, limn_trace_op(t, op, a, n, &r));
+  hint = limn_trace_hint(t, r);
+  if (!hint) limn_lua_raise(st, L);
+  yes = hint->i != 0;
+  if (!yes && otherwise == OP_logical_not) {
+    x = limn_aref(r);
+    limn_lua_check(st, L, limn_trace_op(t, otherwise, &x, 1, &not));
+    r = not;
+  } else if (!yes) {
+    limn_lua_check(st, L, limn_trace_op(t, otherwise, a, n, &r));
+  }
+  limn_lua_check(st, L, limn_trace_guard(t, limn_aref(r)));
+  return yes;
+}
+
+static bool trace_both(limn_lua *st, lua_State *L, limn_value *v) {
+  return limn_lua_value(st, L, 1, &v[0]) && limn_lua_value(st, L, 2, &v[1]);
+}
+
+static bool trace_dtype_arg(limn_value *v) {
+  int d;
+  if (v->tag != LIMN_A_STR) return trace_kind(v) == LIMN_V_DTYPE;
+  d = limn_dtype_find(v->s);
+  if (d < 0) return false;
+  *v = limn_vint(d);
+  v->tag = LIMN_A_DTYPE;
+  return true;
+}
+
+/* ==, < and <= of Dims and tokens: upvalue 2 is the op, 3 its opposite */
+static int trace_compare(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  int op = (int)lua_tointeger(L, lua_upvalueindex(2));
+  int opposite = (int)lua_tointeger(L, lua_upvalueindex(3));
+  limn_trace *t = limn_lua_tracing(st);
+  limn_value v[2];
+  limn_arg a[2];
+  bool none = lua_isnoneornil(L, 1) || lua_isnoneornil(L, 2);
+  if (op == OP_eq && (none || !trace_both(st, L, v))) {
+    lua_pushboolean(L, 0);
+    return 1;
+  }
+  if (none || (op != OP_eq && !trace_both(st, L, v)))
+    return limn_lua_fail(st, L, NULL, "a size is compared with %s",
+                         luaL_typename(L, lua_isnil(L, 1) ? 1 : 2));
+  if (trace_kind(&v[0]) == LIMN_V_DEVICE || trace_kind(&v[1]) == LIMN_V_DEVICE)
+    return limn_lua_fail(st, L, "limn.by_device {cpu = f, gpu = g} records "
+                         "both", "the device of a trace cannot be compared: "
+                         "it is known when the graph runs");
+  if (!t)
+    return limn_lua_fail(st, L, "return it from the traced function",
+                         "a size of a trace is used outside it");
+  if (trace_kind(&v[0]) == LIMN_V_DTYPE || trace_kind(&v[1]) == LIMN_V_DTYPE) {
+    if (op != OP_eq || !trace_dtype_arg(&v[0]) || !trace_dtype_arg(&v[1])) {
+      lua_pushboolean(L, 0);
+      return 1;
+    }
+    op = OP_is, opposite = OP_logical_not;
+  } else if (trace_kind(&v[0]) == LIMN_V_TENSOR ||
+             trace_kind(&v[1]) == LIMN_V_TENSOR || v[0].tag == LIMN_X_TENSOR ||
+             v[1].tag == LIMN_X_TENSOR) {
+    return limn_lua_fail(st, L, NULL, "a size and a tensor are compared by "
+                         "x:eq(n), x:lt(n), ...");
+  } else if (op == OP_eq &&
+             (v[0].tag == LIMN_A_STR || v[1].tag == LIMN_A_STR)) {
+    lua_pushboolean(L, 0);
+    return 1;
+  }
+  for (int k = 0; k < 2; k++)
+    limn_lua_check(st, L, limn_trace_arg(t, &v[k], &a[k]));
+  if (op == OP_is && a[0].tag == LIMN_A_DTYPE) {
+    limn_arg swap = a[0];
+    a[0] = a[1], a[1] = swap;
+  }
+  lua_pushboolean(L, trace_decide(st, L, op, opposite, a, 2));
+  return 1;
+}
+
+/* value(n): the number (or dtype, boolean) itself, with a guard in a trace */
+static int trace_value(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = limn_lua_tracing(st);
+  limn_value v;
+  limn_arg a[2];
+  const limn_type *hint;
+  limn_type known;
+  if (!limn_lua_dim(st, L, 1)) {
+    if (limn_lua_to(st, L, 1, LIMN_U_TENSOR) ||
+        limn_lua_to(st, L, 1, LIMN_U_CELL)) {
+      lua_getfield(L, 1, "item");
+      lua_pushvalue(L, 1);
+      lua_call(L, 1, 1);
+      return 1;
+    }
+    lua_settop(L, 1);
+    return 1;
+  }
+  limn_lua_value(st, L, 1, &v);
+  if (!t || v.trace != t)
+    return limn_lua_fail(st, L, NULL, "a size of a trace is used outside it");
+  a[0] = limn_aref(v.ref);
+  hint = limn_trace_hint(t, v.ref);
+  if (!hint) return limn_lua_raise(st, L);
+  known = *hint; /* recording may move it */
+  switch (known.kind) {
+    case LIMN_V_INT:
+      a[1] = limn_aint(known.i);
+      trace_decide(st, L, OP_eq, OP_ne, a, 2);
+      lua_pushnumber(L, (double)known.i);
+      return 1;
+    case LIMN_V_REAL:
+      a[1] = limn_areal(known.f);
+      trace_decide(st, L, OP_eq, OP_ne, a, 2);
+      lua_pushnumber(L, known.f);
+      return 1;
+    case LIMN_V_BOOL:
+      if (!known.i) {
+        limn_ref r;
+        limn_lua_check(st, L, limn_trace_op(t, OP_logical_not, a, 1, &r));
+        a[0] = limn_aref(r);
+      }
+      limn_lua_check(st, L, limn_trace_guard(t, a[0]));
+      lua_pushboolean(L, known.i != 0);
+      return 1;
+    case LIMN_V_DTYPE:
+      a[1] = limn_adtype(known.dtype);
+      trace_decide(st, L, OP_is, OP_logical_not, a, 2);
+      lua_pushstring(L, limn_dtype_name(known.dtype));
+      return 1;
+    default:
+      return limn_lua_fail(st, L, NULL, "the device of a trace has no value "
+                           "before the graph runs");
+  }
+}
+
+/* hint(n): what the example says, for messages; no guard */
+static int trace_hint(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_handle *h = limn_lua_dim(st, L, 1);
+  const limn_type *hint;
+  if (!h || h->trace->ended) return 0;
+  hint = limn_trace_hint(h->trace, h->ref);
+  if (!hint) return 0;
+  if (hint->kind == LIMN_V_INT) lua_pushnumber(L, (double)hint->i);
+  else if (hint->kind == LIMN_V_REAL) lua_pushnumber(L, hint->f);
+  else lua_pushnil(L);
+  return 1;
+}
+
+/* Arithmetic and functions of sizes: upvalue 2 is the op, 3 how many. */
+static int trace_arith(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  int op = (int)lua_tointeger(L, lua_upvalueindex(2));
+  int n = (int)lua_tointeger(L, lua_upvalueindex(3));
+  limn_value a[3] = {{0}};
+  char got[300];
+  for (int k = 0; k < n; k++)
+    if (!limn_lua_value(st, L, k + 1, &a[k]) || a[k].tag == LIMN_A_STR ||
+        trace_kind(&a[k]) == LIMN_V_DTYPE || trace_kind(&a[k]) == LIMN_V_DEVICE)
+      return limn_lua_fail(st, L, NULL, "%s of a size and %s",
+                           limn_lua_op_name(op),
+                           limn_lua_what(st, L, k + 1, got, sizeof got));
+  return limn_lua_apply(st, L, op, a, n, NULL);
+}
+
+static void trace_symbol(limn_lua *st, lua_State *L, int i) {
+  limn_handle *h = limn_lua_dim(st, L, i);
+  char name[128];
+  limn_node *n;
+  if (!h || h->trace->ended) {
+    lua_pushstring(L, h ? "a size of an ended trace" : "?");
+    return;
+  }
+  n = limn_graph_node(h->trace->g, h->ref);
+  if (n->kind == LIMN_V_DEVICE) {
+    lua_pushliteral(L, "device");
+    return;
+  }
+  if (n->op == OP_size || n->op == OP_dtypeof) {
+    limn_arg *a = limn_node_args(h->trace->g, h->ref);
+    limn_arg_text(h->trace->g, a[0], name, sizeof name);
+    if (n->op == OP_size)
+      lua_pushfstring(L, "size(%s, %d)", name, (int)a[1].u.i);
+    else
+      lua_pushfstring(L, "dtype(%s)", name);
+    return;
+  }
+  limn_arg_text(h->trace->g, limn_aref(h->ref), name, sizeof name);
+  lua_pushstring(L, name);
+}
+
+static int trace_dim_tostring(lua_State *L) {
+  trace_symbol(limn_lua_state(L), L, 1);
+  return 1;
+}
+
+static int trace_dim_concat(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  for (int i = 1; i <= 2; i++) {
+    if (lua_isstring(L, i)) {
+      lua_pushvalue(L, i);
+    } else if (lua_type(L, i) == LIMN_TCDATA) {
+      trace_symbol(st, L, i);
+    } else {
+      lua_getglobal(L, "tostring");
+      lua_pushvalue(L, i);
+      lua_call(L, 1, 1);
+    }
+  }
+  lua_concat(L, 2);
+  return 1;
+}
+
+/* -- Begin and end -- */
+
+static trace_ud *trace_check(limn_lua *st, lua_State *L, int i) {
+  trace_ud *u = limn_lua_to(st, L, i, LIMN_U_TRACE);
+  if (!u || !u->t) limn_lua_fail(st, L, NULL, "a trace is wanted");
+  return u;
+}
+
+/* trace_begin(name, kind): kind is "trace", "tape" or "region" */
+static int trace_begin(lua_State *L) {
+  static const char *const kinds[] = {"trace", "tape", "region", NULL};
+  limn_lua *st = limn_lua_state(L);
+  const char *name = luaL_checkstring(L, 1);
+  int kind = luaL_checkoption(L, 2, "trace", kinds);
+  trace_ud *u;
+  if (kind != 1 && st->ref_maker == LUA_NOREF)
+    return limn_lua_fail(st, L, "saved graphs load and run without it",
+                         "tracing needs LuaJIT's ffi library, which this host "
+                         "does not have");
+  u = limn_lua_new(st, L, LIMN_U_TRACE, sizeof *u);
+  limn_lua_check(st, L, limn_trace_begin(st->c, name, kind == 1, kind == 2,
+                                         &u->t));
+  return 1;
+}
+
+static int trace_abort(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace_abort(trace_check(st, L, 1)->t);
+  return 0;
+}
+
+static int trace_strict(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  trace_check(st, L, 1)->t->strict = lua_toboolean(L, 2);
+  return 0;
+}
+
+static int trace_gc(lua_State *L) {
+  trace_ud *u = lua_touserdata(L, 1);
+  limn_trace *t = u->t;
+  u->t = NULL;
+  if (!t) return 0;
+  limn_trace_abort(t);
+  limn_trace_release(t);
+  return 0;
+}
+
+static int trace_push_input(limn_lua *st, lua_State *L, limn_trace *t,
+                            const char *name, const limn_type *hint) {
+  limn_handle *h = limn_lua_new_tensor(st, L);
+  limn_ref r;
+  limn_lua_check(st, L, limn_trace_input(t, name, hint, &r));
+  h->trace = t, h->ref = r, h->flags = LIMN_H_ARG;
+  limn_trace_retain(t);
+  return 1;
+}
+
+/* trace_input(trace, name, example): a placeholder */
+static int trace_input(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = trace_check(st, L, 1)->t;
+  const char *name = luaL_checkstring(L, 2);
+  limn_type hint = {0};
+  limn_value v;
+  limn_handle *h = limn_lua_to(st, L, 3, LIMN_U_TENSOR);
+  if (h && h->t) {
+    hint = limn_type_of(h->t);
+  } else if (h && h->trace && !h->trace->ended) { /* of an outer trace */
+    const limn_type *outer = limn_trace_hint(h->trace, h->ref);
+    if (!outer) return limn_lua_raise(st, L);
+    hint = *outer;
+  } else {
+    limn_lua_operand(st, L, 3, "trace", name, &v);
+    hint.kind = LIMN_V_TENSOR;
+    hint.dtype = (uint8_t)v.cell->dtype;
+    hint.shape = v.cell->shape;
+  }
+  return trace_push_input(st, L, t, name, &hint);
+}
+
+/* trace_spec(trace, name, dtype, sizes, names): names[d] or false */
+static int trace_spec(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = trace_check(st, L, 1)->t;
+  const char *name = luaL_checkstring(L, 2), *dtype = luaL_checkstring(L, 3);
+  limn_graph_input *in;
+  limn_type hint = {0};
+  int d = limn_dtype_find(dtype), n = (int)lua_objlen(L, 4);
+  if (d < 0)
+    return limn_lua_fail(st, L, NULL, "spec: there is no dtype '%s'", dtype);
+  if (n > LIMN_MAXDIM)
+    return limn_lua_fail(st, L, NULL, "spec: at most %d dims", LIMN_MAXDIM);
+  hint.kind = LIMN_V_TENSOR;
+  hint.dtype = (uint8_t)d;
+  hint.shape.ndim = n;
+  for (int k = 0; k < n; k++) {
+    lua_rawgeti(L, 4, k + 1);
+    hint.shape.d[k] = (int64_t)lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  trace_push_input(st, L, t, name, &hint);
+  in = &t->g->in[t->g->nin - 1];
+  for (int k = 0; k < n; k++) {
+    lua_rawgeti(L, 5, k + 1);
+    if (lua_type(L, -1) == LUA_TSTRING)
+      in->dim[k] = limn_graph_str(t->g, lua_tostring(L, -1));
+    lua_pop(L, 1);
+  }
+  return 1;
+}
+
+/* trace_number(trace, name, hint): a number input */
+static int trace_number(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = trace_check(st, L, 1)->t;
+  limn_ref r;
+  limn_lua_check(st, L, limn_trace_number(t, luaL_checkstring(L, 2),
+                                          luaL_checknumber(L, 3), &r));
+  limn_lua_push_dim(st, L, t, r);
+  return 1;
+}
+
+/* -- Structure -- */
+
+typedef struct {
+  limn_lua *st;
+  limn_graph *g;
+  limn_trace *t;
+  bool in;
+  int ids; /* stack index of the table of static objects */
+  uint32_t leaf;
+} trace_walk;
+
+static int trace_cmp(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool trace_plain(limn_lua *st, lua_State *L, int i) {
+  (void)st;
+  if (!lua_istable(L, i)) return false;
+  if (!lua_getmetatable(L, i)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+static void trace_add_leaf(trace_walk *w, lua_State *L, limn_arg a) {
+  limn_graph *g = w->g;
+  uint32_t at = w->leaf++;
+  (void)at;
+  if (!w->in) {
+    limn_lua_check(w->st, L, limn_graph_add_out(g, a));
+    return;
+  }
+  limn_lua_check(w->st, L, limn_grow(g->c, &g->statics, &g->static_cap,
+                                     g->nstatic + 1, sizeof *g->statics));
+  g->statics[g->nstatic++] = a;
+}
+
+static void trace_leaf(trace_walk *w, lua_State *L, int i) {
+  limn_value v;
+  limn_arg a = limn_none();
+  char got[300];
+  if (lua_isnil(L, i)) {
+    trace_add_leaf(w, L, a);
+    return;
+  }
+  if (w->in && limn_lua_to(w->st, L, i, LIMN_U_CELL)) v.tag = LIMN_A_NONE;
+  else if (!limn_lua_value(w->st, L, i, &v)) v.tag = LIMN_A_NONE;
+  if (v.tag == LIMN_A_NONE) {
+    if (!w->in)
+      limn_lua_fail(w->st, L, "tensors, numbers, strings, booleans, nil and "
+                    "plain tables of them can be returned",
+                    "a traced function cannot return %s",
+                    limn_lua_what(w->st, L, i, got, sizeof got));
+    lua_pushvalue(L, i); /* static by identity */
+    lua_rawseti(L, w->ids, (int)w->leaf + 1);
+    trace_add_leaf(w, L, a);
+    return;
+  }
+  limn_lua_check(w->st, L, limn_trace_arg(w->t, &v, &a));
+  trace_add_leaf(w, L, a);
+}
+
+static void trace_tree(trace_walk *w, lua_State *L, int i, uint32_t key);
+
+static void trace_push_tree(trace_walk *w, lua_State *L, int tag, uint32_t n,
+                            uint32_t key) {
+  limn_graph *g = w->g;
+  int rc = w->in ? limn_tree_push(g->c, &g->in_tree, &g->nin_tree,
+                                  &g->in_tree_cap, tag, n, key)
+                 : limn_tree_push(g->c, &g->out_tree, &g->nout_tree,
+                                  &g->out_tree_cap, tag, n, key);
+  limn_lua_check(w->st, L, rc);
+}
+
+/* A table with string keys: its keys sorted, 1..n among them as digits. */
+static void trace_dict(trace_walk *w, lua_State *L, int i, uint32_t key) {
+  int n = 0, cap = 0;
+  const char **keys;
+  lua_pushnil(L);
+  while (lua_next(L, i)) lua_pop(L, 1), cap++;
+  keys = lua_newuserdata(L, (size_t)cap * sizeof *keys + 8);
+  lua_newtable(L); /* anchors the texts; keys of the table by text */
+  lua_pushnil(L);
+  while (lua_next(L, i)) {
+    lua_pop(L, 1);
+    if (lua_type(L, -1) != LUA_TSTRING && lua_type(L, -1) != LUA_TNUMBER)
+      limn_lua_fail(w->st, L, NULL, "a table with a %s as key cannot go %s a "
+                    "trace", luaL_typename(L, -1), w->in ? "into" : "out of");
+    lua_pushvalue(L, -1); /* lua_tolstring must not change the key */
+    keys[n] = lua_tostring(L, -1);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, -4);
+    n++;
+  }
+  qsort(keys, (size_t)n, sizeof *keys, trace_cmp);
+  trace_push_tree(w, L, LIMN_T_DICT, (uint32_t)n, key);
+  for (int k = 0; k < n; k++) {
+    uint32_t at = limn_graph_str(w->g, keys[k]);
+    lua_pushstring(L, keys[k]);
+    lua_rawget(L, -2);
+    lua_rawget(L, i);
+    trace_tree(w, L, lua_gettop(L), at);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 2);
+}
+
+static void trace_tree(trace_walk *w, lua_State *L, int i, uint32_t key) {
+  luaL_checkstack(L, 12, "tables are nested too deep");
+  if (!trace_plain(w->st, L, i)) {
+    trace_push_tree(w, L, LIMN_T_LEAF, 0, key);
+    trace_leaf(w, L, i);
+    return;
+  }
+  if (lua_gettop(L) > 800)
+    limn_lua_fail(w->st, L, NULL, "tables are nested too deep, or in a circle");
+  if (limn_lua_has_keys(L, i)) {
+    trace_dict(w, L, i, key);
+    return;
+  }
+  int n = (int)lua_objlen(L, i);
+  trace_push_tree(w, L, LIMN_T_LIST, (uint32_t)n, key);
+  for (int k = 1; k <= n; k++) {
+    lua_rawgeti(L, i, k);
+    trace_tree(w, L, lua_gettop(L), 0);
+    lua_pop(L, 1);
+  }
+}
+
+/* The packed list {n = , ...} at i as the root of a tree. */
+static void trace_root(trace_walk *w, lua_State *L, int i) {
+  int n;
+  lua_getfield(L, i, "n");
+  n = (int)lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  trace_push_tree(w, L, LIMN_T_LIST, (uint32_t)n, 0);
+  for (int k = 1; k <= n; k++) {
+    lua_rawgeti(L, i, k);
+    trace_tree(w, L, lua_gettop(L), 0);
+    lua_pop(L, 1);
+  }
+}
+
+/* trace_signature(trace, packed arguments): the table of static objects */
+static int trace_signature(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = trace_check(st, L, 1)->t;
+  trace_walk w = {st, t->g, t, true, 3, 0};
+  lua_settop(L, 2);
+  lua_newtable(L);
+  trace_root(&w, L, 2);
+  lua_settop(L, 3);
+  return 1;
+}
+
+/* trace_end(trace, packed results): the graph */
+static int trace_end(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  trace_ud *u = trace_check(st, L, 1);
+  limn_graph *g;
+  trace_walk w = {st, u->t->g, u->t, false, 0, 0};
+  lua_settop(L, 2);
+  trace_root(&w, L, 2);
+  limn_lua_check(st, L, limn_trace_end(u->t, &g));
+  limn_lua_push_graph(st, L, g);
+  return 1;
+}
+
+/* tracing(): does a trace record? recording(): "trace", "tape" or nil */
+static int trace_tracing(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  lua_pushboolean(L, limn_lua_tracing(st) != NULL);
+  return 1;
+}
+
+static int trace_recording(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  if (!st->c->trace) return 0;
+  lua_pushstring(L, st->c->trace->tape ? "tape" : "trace");
+  return 1;
+}
+
+/* of_trace(v): v is a placeholder of the trace that runs */
+static int trace_of(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_handle *h = limn_lua_to(st, L, 1, LIMN_U_TENSOR);
+  if (!h) h = limn_lua_dim(st, L, 1);
+  lua_pushboolean(L, h && h->trace);
+  return 1;
+}
+
+static const luaL_Reg trace_functions[] = {
+    {"set_maker", trace_set_maker},     {"value", trace_value},
+    {"hint", trace_hint},               {"trace_begin", trace_begin},
+    {"trace_abort", trace_abort},       {"trace_strict", trace_strict},
+    {"trace_input", trace_input},       {"trace_spec", trace_spec},
+    {"trace_number", trace_number},     {"trace_signature", trace_signature},
+    {"trace_end", trace_end},           {"tracing", trace_tracing},
+    {"recording", trace_recording},     {"of_trace", trace_of},
+    {NULL, NULL}};
+
+/* The metamethods of the ctype that is made in trace.lua. */
+static void trace_dim_meta(limn_lua *st, lua_State *L) {
+  static const struct { const char *name; int op, n; } arith[] = {
+      {"__add", OP_add, 2}, {"__sub", OP_sub, 2},       {"__mul", OP_mul, 2},
+      {"__div", OP_div, 2}, {"__mod", OP_remainder, 2}, {"__pow", OP_pow, 2},
+      {"__unm", OP_neg, 1}, {"floor", OP_floor, 1},     {"ceil", OP_ceil, 1},
+      {"sqrt", OP_sqrt, 1}, {"min", OP_minimum, 2},     {"max", OP_maximum, 2},
+      {"abs", OP_abs, 1},   {"log", OP_log, 1},         {"exp", OP_exp, 1}};
+  static const struct { const char *name; int op, not; } compare[] = {
+      {"__eq", OP_eq, OP_ne}, {"__lt", OP_lt, OP_ge}, {"__le", OP_le, OP_gt}};
+  static const luaL_Reg text[] = {{"__tostring", trace_dim_tostring},
+                                  {"__concat", trace_dim_concat},
+                                  {NULL, NULL}};
+  lua_newtable(L);
+  limn_lua_register(st, L, text);
+  for (int k = 0; k < LIMN_COUNT(arith) + LIMN_COUNT(compare); k++) {
+    bool cmp = k >= LIMN_COUNT(arith);
+    int j = cmp ? k - LIMN_COUNT(arith) : k;
+    lua_pushlightuserdata(L, st);
+    lua_pushinteger(L, cmp ? compare[j].op : arith[j].op);
+    lua_pushinteger(L, cmp ? compare[j].not : arith[j].n);
+    lua_pushcclosure(L, cmp ? trace_compare : trace_arith, 3);
+    lua_setfield(L, -2, cmp ? compare[j].name : arith[j].name);
+  }
+  lua_setfield(L, -2, "dim_meta");
+}
+
+void limn_lua_open_trace(limn_lua *st, lua_State *L) {
+  limn_lua_register(st, L, trace_functions);
+  trace_dim_meta(st, L);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, st->ref_mt[LIMN_U_TRACE]);
+  lua_pushlightuserdata(L, st);
+  lua_pushcclosure(L, trace_gc, 1);
+  lua_setfield(L, -2, "__gc");
+  lua_pop(L, 1);
+}

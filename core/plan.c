@@ -1,0 +1,563 @@
+/* Plans: the key, the cache, and making one from a graph.
+ *
+ * A key is a list of 64-bit words and all that a plan may depend on:
+ *   device and policy, mode bits, and per input a word of dtype, rank and
+ *   layout, its sizes, and its strides when it is not dense; for a number
+ *   input its bits, if the graph uses it as a size. */
+#include "planner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PLAN_ENTRIES 512
+#define PLAN_BYTES ((size_t)256 << 20)
+#define PLAN_ALIGN 256 /* of temporaries in scratch; suits every device */
+
+/* -- Arena -- */
+
+struct limn_arena_block {
+  struct limn_arena_block *next;
+  size_t size, used;
+};
+
+void *limn_arena_alloc(limn_arena *a, size_t n) {
+  struct limn_arena_block *b = a->first;
+  size_t head = (sizeof *b + 15) & ~(size_t)15, size;
+  void *p;
+  n = (n + 15) & ~(size_t)15;
+  if (!b || b->used + n > b->size) {
+    size = LIMN_MAX(n + head, (size_t)4096);
+    if (b && b->size < 1 << 16) size = LIMN_MAX(size, b->size * 2);
+    b = limn_alloc(a->c, size);
+    if (!b) return NULL;
+    b->size = size;
+    b->used = head;
+    b->next = a->first;
+    a->first = b;
+    a->bytes += size;
+  }
+  p = (char *)b + b->used;
+  b->used += n;
+  return p;
+}
+
+void limn_arena_free(limn_arena *a) {
+  while (a->first) {
+    struct limn_arena_block *next = a->first->next;
+    limn_free(a->c, a->first, a->first->size);
+    a->first = next;
+  }
+  a->bytes = 0;
+}
+
+/* -- Error sites -- */
+
+uint32_t limn_error_site(limn_context *c, const char *text) {
+  size_t n = strlen(text);
+  uintptr_t at = n ? (uintptr_t)limn_map_get(&c->sites, text, n) : 0;
+  if (at) return (uint32_t)at;
+  if (limn_grow(c, &c->site_text, &c->site_cap, c->nsites + 2,
+                sizeof *c->site_text) < 0)
+    return 0;
+  if (c->nsites == 0) c->nsites = 1; /* 0 means no fault */
+  c->site_text[c->nsites] = limn_strdup(c, text);
+  if (!c->site_text[c->nsites]) return 0;
+  if (limn_map_put(c, &c->sites, text, n, (void *)(uintptr_t)c->nsites) < 0) {
+    limn_free(c, c->site_text[c->nsites], n + 1);
+    return 0;
+  }
+  return c->nsites++;
+}
+
+/* -- The cache -- */
+
+static void plan_unlink_lru(limn_plan *p) {
+  limn_context *c = p->c;
+  if (p->lru_prev) p->lru_prev->lru_next = p->lru_next;
+  else if (c->plan_first == p) c->plan_first = p->lru_next;
+  if (p->lru_next) p->lru_next->lru_prev = p->lru_prev;
+  else if (c->plan_last == p) c->plan_last = p->lru_prev;
+  p->lru_prev = p->lru_next = NULL;
+}
+
+static void plan_link_lru(limn_plan *p) {
+  limn_context *c = p->c;
+  p->lru_next = c->plan_first;
+  if (c->plan_first) c->plan_first->lru_prev = p;
+  c->plan_first = p;
+  if (!c->plan_last) c->plan_last = p;
+}
+
+static void plan_unlink_graph(limn_plan *p) {
+  limn_plan **at = p->g->planner ? &p->g->planner->first : NULL;
+  for (; at && *at; at = &(*at)->next)
+    if (*at == p) {
+      *at = p->next;
+      p->g->planner->stats.entries--;
+      p->g->planner->stats.bytes -= p->bytes;
+      return;
+    }
+}
+
+#define PLAN_FREE(p, field, n) limn_free((p)->c, (p)->field, \
+                                         (size_t)(n) * sizeof *(p)->field)
+
+void limn_plan_free(limn_plan *p) {
+  limn_context *c = p->c;
+  for (uint32_t i = 0; i < p->nstep_prepared; i++)
+    if (p->step[i].kind != LIMN_STEP_PRINT)
+      p->dev->ops->discard(p->dev, &p->step[i]);
+  limn_graph_release(p->expanded);
+  PLAN_FREE(p, step, p->step_cap);
+  PLAN_FREE(p, info, p->slot_cap);
+  PLAN_FREE(p, imm_from, p->imm_cap);
+  PLAN_FREE(p, host, p->host_cap);
+  limn_arena_free(&p->mem);
+  limn_free(c, p, sizeof *p);
+}
+
+static void plan_drop(limn_plan *p) {
+  plan_unlink_lru(p);
+  plan_unlink_graph(p);
+  p->c->nplans--;
+  p->c->plan_bytes -= p->bytes;
+  limn_plan_free(p);
+}
+
+/* Keep within bounds; the plan in hand and plans in use stay. */
+static void plan_trim(limn_context *c, const limn_plan *keep) {
+  limn_plan *p = c->plan_last, *prev;
+  uint32_t entries = c->plan_max ? c->plan_max : PLAN_ENTRIES;
+  size_t bytes = c->plan_max_bytes ? c->plan_max_bytes : PLAN_BYTES;
+  for (; p && (c->nplans > entries || c->plan_bytes > bytes); p = prev) {
+    prev = p->lru_prev;
+    if (p == keep || p->busy || p->pins) continue;
+    if (p->g->planner) p->g->planner->stats.evicted++;
+    plan_drop(p);
+  }
+}
+
+void limn_plans_limit(limn_context *c, uint32_t entries, size_t bytes) {
+  c->plan_max = entries;
+  c->plan_max_bytes = bytes;
+  plan_trim(c, NULL);
+}
+
+void limn_plans_free(limn_context *c) {
+  while (c->plan_first) plan_drop(c->plan_first);
+}
+
+void limn_graph_forget(limn_graph *g) {
+  if (!g->planner) return;
+  while (g->planner->first) plan_drop(g->planner->first);
+  for (int i = 0; i < LIMN_COUNT(g->planner->expanded); i++) {
+    limn_graph_release(g->planner->expanded[i]);
+    g->planner->expanded[i] = NULL;
+  }
+}
+
+void limn_planner_free(limn_graph *g) {
+  limn_planner *n = g->planner;
+  if (!n) return;
+  limn_graph_forget(g);
+  for (uint32_t i = 0; n->konst && i < g->nconst; i++)
+    if (n->konst[i]) limn_cell_release(n->konst[i]);
+  limn_free(g->c, n->konst, (g->nconst + 1) * sizeof *n->konst);
+  limn_free(g->c, n->size_number, g->nin + 1);
+  limn_free(g->c, n->keybuf, n->keycap * sizeof *n->keybuf);
+  limn_free(g->c, n, sizeof *n);
+  g->planner = NULL;
+}
+
+/* -- Number inputs that decide sizes -- */
+
+typedef struct {
+  limn_planner *n;
+  limn_graph *g;
+} plan_mark;
+
+static void plan_mark_ref(limn_ref r, void *p) {
+  plan_mark *m = p;
+  const limn_node *nd = limn_graph_node(m->g, r);
+  if (nd->kind == LIMN_V_TENSOR || nd->kind == LIMN_V_NONE) return;
+  if (nd->op == OP_number)
+    m->n->size_number[limn_node_args(m->g, r)[0].u.i] = 1;
+  else
+    limn_node_refs(m->g, r, plan_mark_ref, m);
+}
+
+/* Parameters whose value a kernel takes at run time; all others must be known
+ * when the plan is made. */
+static bool plan_runtime_param(int op, int i, char type) {
+  if (type == 'T') return op != OP_arange;
+  return type == 'r' && op == OP_pad && i == 2;
+}
+
+static void plan_mark_node(plan_mark *m, limn_ref r) {
+  limn_param p[LIMN_MAXARGS];
+  const limn_node *nd = limn_graph_node(m->g, r);
+  int n = limn_op_params(nd->op, p);
+  if (nd->kind != LIMN_V_TENSOR) return;
+  for (int i = 0; i < n && i < nd->nargs; i++) {
+    const limn_arg *a = limn_node_args(m->g, r) + i;
+    if (plan_runtime_param(nd->op, i, p[i].type)) continue;
+    if (a->tag == LIMN_A_REF) plan_mark_ref(a->u.ref, m);
+    for (uint32_t k = 0; a->tag == LIMN_A_LIST && k < a->n; k++) {
+      const limn_arg *e = &m->g->args[a->u.at + k];
+      if (e->tag == LIMN_A_REF) plan_mark_ref(e->u.ref, m);
+    }
+  }
+}
+
+int limn_planner_get(limn_graph *g, limn_planner **out) {
+  limn_planner *n = g->planner;
+  plan_mark m;
+  *out = n;
+  if (n) return 0;
+  n = limn_alloc(g->c, sizeof *n);
+  if (!n) return LIMN_EMEM;
+  g->planner = n;
+  g->planner_free = limn_planner_free;
+  n->konst = limn_alloc(g->c, (g->nconst + 1) * sizeof *n->konst);
+  n->size_number = limn_alloc(g->c, g->nin + 1);
+  n->keycap = g->nmode / 64 + 3 + g->nin * (2 * LIMN_MAXDIM + 1);
+  n->keybuf = limn_alloc(g->c, n->keycap * sizeof *n->keybuf);
+  if (!n->konst || !n->size_number || !n->keybuf) {
+    limn_planner_free(g);
+    return LIMN_EMEM;
+  }
+  m.n = n, m.g = g;
+  for (limn_ref r = 1; r <= g->nnode; r++) plan_mark_node(&m, r);
+  for (uint32_t i = 0; i < g->nguard; i++)
+    if (g->guard[i].cond.tag == LIMN_A_REF)
+      plan_mark_ref(g->guard[i].cond.u.ref, &m);
+  *out = n;
+  return 0;
+}
+
+/* -- Keys -- */
+
+static uint32_t plan_policy(const limn_context *c) {
+  return c->flags.passes | (uint32_t)c->precise << 16 |
+         (uint32_t)c->deterministic << 17;
+}
+
+static bool plan_mode(const limn_graph *g, uint32_t i) {
+  return g->mode_override < 0 ? g->mode[i].mode->training
+                              : g->mode_override == 1;
+}
+
+/* Strides count only where they move between elements. */
+static bool plan_dense(const limn_view *v) {
+  int64_t want = 1;
+  for (int d = v->ndim - 1; d >= 0; d--) {
+    if (v->d[d] != 1 && v->s[d] != want) return false;
+    want *= v->d[d];
+  }
+  return true;
+}
+
+static uint32_t plan_key(limn_graph *g, limn_planner *n, limn_device *dev,
+                         const limn_run_arg *in) {
+  uint64_t *k = n->keybuf;
+  uint32_t at = 0;
+  k[at++] = (uint64_t)dev->index << 32 | plan_policy(g->c);
+  for (uint32_t i = 0; i < g->nmode; i += 64) {
+    uint64_t bits = 0;
+    for (uint32_t j = i; j < g->nmode && j < i + 64; j++)
+      bits |= (uint64_t)plan_mode(g, j) << (j - i);
+    k[at++] = bits;
+  }
+  for (uint32_t i = 0; i < g->nin; i++) {
+    const limn_tensor *t = in[i].t;
+    bool dense;
+    if (g->in[i].number) {
+      k[at] = 0;
+      if (n->size_number[i]) memcpy(&k[at], &in[i].number, 8);
+      at++;
+      continue;
+    }
+    dense = plan_dense(&t->v);
+    k[at++] = (uint64_t)t->dtype | (uint64_t)t->v.ndim << 8 |
+              (uint64_t)dense << 16;
+    for (int d = 0; d < t->v.ndim; d++) k[at++] = (uint64_t)t->v.d[d];
+    for (int d = 0; !dense && d < t->v.ndim; d++)
+      k[at++] = (uint64_t)t->v.s[d];
+  }
+  return at;
+}
+
+/* Which field made this a miss, compared with the latest plan. */
+static void plan_explain_miss(limn_graph *g, limn_planner *n,
+                              limn_device *dev, const limn_run_arg *in) {
+  limn_graph_stats *s = &n->stats;
+  const limn_plan *p = n->first;
+  char *m;
+  memmove(s->miss[1], s->miss[0], sizeof s->miss[0] * 7);
+  m = s->miss[0];
+  s->nmiss = LIMN_MIN(s->nmiss + 1, 8u);
+  snprintf(m, sizeof s->miss[0], "first run");
+  if (!p) return;
+  snprintf(m, sizeof s->miss[0], "layout, mode or policy");
+  if (p->dev != dev) {
+    snprintf(m, sizeof s->miss[0], "device: %s -> %s", p->dev->name, dev->name);
+    return;
+  }
+  for (uint32_t i = 0; i < g->nin; i++) {
+    const limn_type *was = &p->in_type[i];
+    const char *name = limn_graph_text(g, g->in[i].name);
+    if (g->in[i].number) {
+      if (n->size_number[i] && was->f != in[i].number)
+        snprintf(m, sizeof s->miss[0], "number %%%.40s: %g -> %g", name,
+                 was->f, in[i].number);
+      continue;
+    }
+    if (was->dtype != in[i].t->dtype) {
+      snprintf(m, sizeof s->miss[0], "dtype of %%%.40s: %s -> %s", name,
+               limn_dtype_name(was->dtype), limn_dtype_name(in[i].t->dtype));
+      return;
+    }
+    for (int d = 0; d < was->shape.ndim; d++)
+      if (was->shape.d[d] != in[i].t->v.d[d]) {
+        snprintf(m, sizeof s->miss[0], "size %d of %%%.40s: %lld -> %lld",
+                 d + 1, name, (long long)was->shape.d[d],
+                 (long long)in[i].t->v.d[d]);
+        return;
+      }
+  }
+}
+
+/* -- Making a plan -- */
+
+static int plan_inputs(limn_plan *p, limn_planner *n, const limn_run_arg *in) {
+  limn_graph *g = p->g;
+  limn_type *t = limn_arena_alloc(&p->mem, (g->nin + 1) * sizeof *t);
+  limn_view *v = limn_arena_alloc(&p->mem, (g->nin + 1) * sizeof *v);
+  if (!t || !v) return LIMN_EMEM;
+  for (uint32_t i = 0; i < g->nin; i++) {
+    if (g->in[i].number) {
+      t[i].kind = limn_graph_node(g, g->in[i].ref)->kind;
+      t[i].known = n->size_number[i];
+      t[i].f = in[i].number;
+      t[i].i = (int64_t)in[i].number;
+      continue;
+    }
+    t[i] = limn_type_of(in[i].t);
+    v[i] = in[i].t->v;
+    if (plan_dense(&v[i])) limn_view_dense(&v[i], v[i].ndim, v[i].d);
+  }
+  p->in_type = t;
+  p->in_view = v;
+  return 0;
+}
+
+static int plan_expanded(limn_graph *g, limn_planner *n, limn_device *dev,
+                         limn_graph **out) {
+  int at = dev->index < LIMN_COUNT(n->expanded) ? dev->index : 0;
+  uint32_t policy = plan_policy(g->c) | (uint32_t)dev->index << 24;
+  if (n->expanded[at] && n->expanded_policy[at] != policy) {
+    limn_graph_release(n->expanded[at]);
+    n->expanded[at] = NULL;
+  }
+  if (!n->expanded[at]) LIMN_TRY(limn_rewrite(g, dev, &n->expanded[at]));
+  n->expanded_policy[at] = policy;
+  n->expanded[at]->mode_override = g->mode_override;
+  *out = n->expanded[at];
+  return 0;
+}
+
+/* Guards are checked on the graph as recorded, before anything else. */
+static int plan_guards(limn_graph *g, limn_infer *I) {
+  char text[160];
+  for (uint32_t i = 0; i < g->nguard; i++) {
+    const limn_type *t;
+    limn_arg a = g->guard[i].cond;
+    const char *line = limn_graph_text(g, g->guard[i].line);
+    if (a.tag != LIMN_A_REF) continue;
+    LIMN_TRY(limn_infer_upto(I, a.u.ref));
+    t = &I->t[a.u.ref - 1];
+    if (!t->known || t->i) continue;
+    limn_guard_text(g, I, a.u.ref, text, sizeof text);
+    return limn_hint(
+        g->c,
+        limn_fail(g->c, LIMN_EGUARD,
+                  "%s%sthe graph was traced for %s, which does not hold in "
+                  "this run", line, *line ? ": " : "", text),
+        "trace again for this case, or use limn.jit, which does so by itself");
+  }
+  return 0;
+}
+
+/* -- Scratch: best fit by size over the steps of a temporary's life -- */
+
+typedef struct {
+  int64_t off, size;
+  int32_t first, last;
+} plan_block;
+
+static int plan_by_size(const void *a, const void *b) {
+  const limn_slot_info *x = *(limn_slot_info *const *)a;
+  const limn_slot_info *y = *(limn_slot_info *const *)b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Largest first; each goes to the lowest gap among those alive with it. */
+static void plan_place(plan_block *b, uint32_t n, plan_block *x) {
+  int64_t at = 0;
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (uint32_t i = 0; i < n; i++) {
+      bool alive = b[i].first <= x->last && x->first <= b[i].last;
+      if (!alive || b[i].off >= at + x->size || at >= b[i].off + b[i].size)
+        continue;
+      at = b[i].off + b[i].size;
+      moved = true;
+    }
+  }
+  x->off = at;
+}
+
+static int plan_scratch(limn_plan *p) {
+  limn_slot_info **s;
+  plan_block *b;
+  uint32_t n = 0;
+  s = limn_arena_alloc(&p->mem, (p->nslot + 1) * sizeof(*s));
+  b = limn_arena_alloc(&p->mem, (p->nslot + 1) * sizeof *b);
+  if (!s || !b) return LIMN_EMEM;
+  for (uint32_t i = 0; i < p->nslot; i++)
+    if (p->info[i].kind == LIMN_SLOT_TEMP && p->info[i].first >= 0)
+      s[n++] = &p->info[i];
+  qsort(s, n, sizeof *s, plan_by_size);
+  for (uint32_t i = 0; i < n; i++) {
+    int64_t size = ((int64_t)s[i]->bytes + PLAN_ALIGN - 1) & ~(PLAN_ALIGN - 1);
+    b[i] = (plan_block){0, LIMN_MAX(size, PLAN_ALIGN), s[i]->first, s[i]->last};
+    plan_place(b, i, &b[i]);
+    s[i]->off = b[i].off;
+    p->scratch = LIMN_MAX(p->scratch, (size_t)(b[i].off + b[i].size));
+  }
+  return 0;
+}
+
+static int plan_prepare(limn_plan *p) {
+  limn_context *c = p->c;
+  p->slot = limn_arena_alloc(&p->mem, (p->nslot + 1) * sizeof *p->slot);
+  p->imm = limn_arena_alloc(&p->mem, (p->nimm + 1) * sizeof *p->imm);
+  p->host_value = limn_arena_alloc(&p->mem,
+                                   (p->nhost + 1) * sizeof *p->host_value);
+  p->written = limn_arena_alloc(&p->mem, (p->nslot + 1) * sizeof(void *));
+  p->held = limn_arena_alloc(&p->mem, (p->g->nin + 1) * sizeof(void *));
+  if (!p->slot || !p->imm || !p->host_value || !p->written || !p->held)
+    return LIMN_EMEM;
+  for (uint32_t i = 0; i < p->nimm; i++) p->imm[i] = p->imm_from[i].k;
+  for (uint32_t i = 0; i < p->nstep; i++) {
+    limn_step *s = &p->step[i];
+    if (s->kind == LIMN_STEP_PRINT) {
+      p->nstep_prepared = i + 1;
+      continue;
+    }
+    int rc = p->dev->ops->prepare(p->dev, s);
+    if (rc < 0) {
+      limn_error_prepend(c, "%s: ", p->dev->name);
+      return rc;
+    }
+    p->nstep_prepared = i + 1;
+    p->cost_ns += s->cost_ns;
+  }
+  return 0;
+}
+
+static int plan_build(limn_plan *p, limn_planner *n, const limn_run_arg *in) {
+  limn_graph *e;
+  limn_infer I = {0};
+  limn_fused f = {0};
+  limn_arena tmp = {p->c, NULL, 0};
+  int rc = 0;
+  LIMN_TRY(plan_inputs(p, n, in));
+  LIMN_TRY(plan_expanded(p->g, n, p->dev, &e));
+  p->expanded = e;
+  limn_graph_retain(e);
+  I.c = p->c, I.g = e, I.in = p->in_type;
+  I.on_gpu = !p->dev->ops->host;
+  LIMN_GO(plan_guards(e, &I));
+  LIMN_GO(limn_infer_upto(&I, e->nnode));
+  LIMN_GO(limn_fuse(&I, p->dev, &tmp, &f));
+  LIMN_GO(limn_emit(p, &I, &f, &tmp));
+  LIMN_GO(plan_scratch(p));
+  LIMN_GO(plan_prepare(p));
+  p->bytes = p->mem.bytes + p->step_cap * sizeof *p->step +
+             p->slot_cap * sizeof *p->info;
+bail:
+  limn_arena_free(&tmp);
+  limn_infer_free(&I);
+  return rc;
+}
+
+static int plan_new(limn_graph *g, limn_planner *n, limn_device *dev,
+                    const limn_run_arg *in, uint32_t nkey, limn_plan **out) {
+  limn_plan *p = limn_alloc(g->c, sizeof *p);
+  int rc;
+  if (!p) return LIMN_EMEM;
+  p->c = p->mem.c = g->c;
+  p->g = g;
+  p->dev = dev;
+  p->key = limn_arena_alloc(&p->mem, (nkey + 1) * sizeof *p->key);
+  rc = p->key ? 0 : LIMN_EMEM;
+  if (rc == 0) memcpy(p->key, n->keybuf, nkey * sizeof *p->key);
+  p->nkey = nkey;
+  if (rc == 0) rc = plan_build(p, n, in);
+  if (rc < 0) {
+    limn_plan_free(p);
+    return rc;
+  }
+  *out = p;
+  return 0;
+}
+
+int limn_plan_find(limn_graph *g, limn_device *dev, const limn_run_arg *in,
+                   limn_plan **out) {
+  limn_planner *n;
+  limn_plan **at, *p;
+  uint32_t nkey;
+  LIMN_TRY(limn_planner_get(g, &n));
+  nkey = plan_key(g, n, dev, in);
+  for (at = &n->first; *at; at = &(*at)->next) {
+    p = *at;
+    if (p->nkey != nkey || memcmp(p->key, n->keybuf, nkey * sizeof *p->key))
+      continue;
+    if (at != &n->first) { /* most recent first */
+      *at = p->next;
+      p->next = n->first;
+      n->first = p;
+    }
+    if (g->c->plan_first != p) {
+      plan_unlink_lru(p);
+      plan_link_lru(p);
+    }
+    n->stats.hits++;
+    g->c->count.plan_hits++;
+    *out = p;
+    return 0;
+  }
+  plan_explain_miss(g, n, dev, in);
+  LIMN_TRY(plan_new(g, n, dev, in, nkey, &p));
+  if (g->c->flags.dump[0]) limn_plan_dump(p);
+  p->next = n->first;
+  n->first = p;
+  plan_link_lru(p);
+  n->stats.plans++;
+  n->stats.entries++;
+  n->stats.bytes += p->bytes;
+  g->c->count.plans++;
+  g->c->nplans++;
+  g->c->plan_bytes += p->bytes;
+  plan_trim(g->c, p);
+  *out = p;
+  return 0;
+}
+
+void limn_graph_stats_get(limn_graph *g, limn_graph_stats *out) {
+  memset(out, 0, sizeof *out);
+  if (g->planner) *out = g->planner->stats;
+}

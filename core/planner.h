@@ -1,0 +1,175 @@
+/* Inside the planner: what rewrite.c, fuse.c, emit.c, plan.c and exec.c share.
+ *
+ *   graph --rewrite--> expanded graph      once per graph and kind of device
+ *         --infer----> types               per key, as all that follows
+ *         --fuse-----> groups
+ *         --emit-----> steps and slots
+ *         --plan-----> scratch offsets, prepared steps
+ *         --exec-----> binds slots and launches, every run                  */
+#ifndef LIMN_PLANNER_H
+#define LIMN_PLANNER_H
+
+#include "plan.h"
+
+/* Blocks freed together. */
+typedef struct limn_arena {
+  limn_context *c;
+  struct limn_arena_block *first;
+  size_t bytes;
+} limn_arena;
+void *limn_arena_alloc(limn_arena *a, size_t n); /* zeroed; sets LIMN_EMEM */
+void limn_arena_free(limn_arena *a);
+
+/* What a slot of a plan stands for. */
+enum {
+  LIMN_SLOT_INPUT,   /* index: graph input */
+  LIMN_SLOT_CELL,    /* the cell's value on entry */
+  LIMN_SLOT_CONST,
+  LIMN_SLOT_OUT,     /* index: graph output, freshly allocated */
+  LIMN_SLOT_WRITE,   /* index: cell; its value on exit */
+  LIMN_SLOT_TEMP     /* scratch */
+};
+typedef struct {
+  uint8_t kind;
+  uint8_t dtype;
+  bool inplace;   /* WRITE: may be the cell's own memory */
+  uint32_t index;
+  limn_shape shape; /* OUT, WRITE */
+  size_t bytes;
+  int32_t first, last; /* steps that first and last touch it; -1: none */
+  int64_t off;         /* TEMP: in scratch */
+} limn_slot_info;
+
+/* A number operand of the run: constant, or number `value` of the host
+ * program. */
+typedef struct {
+  int32_t value; /* -1: constant */
+  limn_imm k;
+} limn_imm_source;
+
+/* Host values that depend on number inputs, evaluated at every run. */
+typedef struct {
+  uint16_t op;
+  uint8_t nargs;
+  int32_t input;         /* OP_number: which */
+  limn_type arg[3];      /* known operands */
+  int32_t from[3];       /* or index of an earlier host value; -1 */
+} limn_host_step;
+
+typedef struct {
+  uint8_t kind; /* LIMN_V_* of the result */
+  uint8_t dtype;
+  uint16_t slot;
+  bool whole;    /* OUT slot: the allocation itself; else a view of the slot */
+  limn_view v;
+  int32_t value; /* host result: index of the host program, or -1: `k` */
+  limn_type k;
+} limn_out_info;
+
+typedef struct {
+  uint32_t cell;
+  uint16_t slot; /* WRITE: commit; else share a view of that slot */
+  limn_view v;
+  uint8_t dtype;
+} limn_write_info;
+
+typedef struct limn_plan {
+  limn_context *c;
+  limn_graph *g; /* the graph it belongs to; not retained */
+  limn_device *dev;
+  limn_arena mem;
+  struct limn_plan *next;        /* in the planner, most recent first */
+  struct limn_plan *lru_prev, *lru_next;
+  limn_graph *expanded; /* retained: what the steps' nodes are in */
+  const limn_type *in_type; /* per graph input */
+  const limn_view *in_view;
+  size_t bytes;
+  int pins; /* calls that hold it: not evicted */
+  uint64_t *key;
+  uint32_t nkey;
+  limn_step *step;
+  uint32_t nstep, step_cap;
+  limn_slot_info *info;
+  limn_slot *slot; /* bound at each run */
+  uint32_t nslot, slot_cap;
+  limn_imm_source *imm_from;
+  limn_imm *imm;
+  uint32_t nimm, imm_cap;
+  limn_host_step *host;
+  limn_type *host_value;
+  uint32_t nhost, host_cap;
+  limn_out_info *out;
+  limn_write_info *write;
+  limn_tensor **written; /* per slot: memory made for this run, or NULL */
+  limn_tensor **held;    /* per input: a copy on the device, or NULL */
+  uint32_t nwrite, nstep_prepared;
+  size_t scratch;
+  double cost_ns;
+  bool busy;
+  bool dry; /* a check: writes are not committed */
+} limn_plan;
+
+typedef struct limn_planner {
+  limn_graph *expanded[8]; /* per device index, made when first needed */
+  uint32_t expanded_policy[8];
+  limn_plan *first;
+  limn_cell **konst; /* captured tensors follow the run like cells */
+  uint8_t *size_number; /* number inputs that are used as sizes */
+  limn_graph_stats stats;
+  uint64_t *keybuf;
+  uint32_t keycap;
+} limn_planner;
+
+int limn_planner_get(limn_graph *g, limn_planner **out);
+void limn_planner_free(limn_graph *g);
+
+/* rewrite.c: g with everything expanded for which dev has no kernel. */
+int limn_rewrite(limn_graph *g, limn_device *dev, limn_graph **out);
+
+/* fuse.c: which nodes share a step. */
+typedef struct {
+  limn_ref root;   /* last member; where the step is placed */
+  limn_ref matmul; /* this group is the epilogue of that product, or 0 */
+  uint32_t nmember, nin, nout;
+  limn_shape shape; /* iteration space */
+  bool reduce;      /* root reduces the value of the others */
+} limn_fuse_group;
+typedef struct {
+  limn_infer *I;
+  limn_ref *canon;  /* per node: what it is the same value as (itself) */
+  int32_t *group;   /* per node, -1: none */
+  uint8_t *stored;  /* per node: its value must be in memory */
+  uint8_t *needed;
+  limn_fuse_group *groups;
+  uint32_t ngroup;
+} limn_fused;
+/* Arrays live in the arena. */
+int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
+              limn_fused *out);
+bool limn_fuse_like(const limn_infer *I, limn_ref r); /* elementwise, own type */
+bool limn_fold_reduces(const limn_infer *I, limn_ref r);
+const limn_type *limn_fuse_type(const limn_infer *I, limn_ref r);
+
+/* emit.c: steps and slots of the plan. */
+int limn_emit(limn_plan *p, limn_infer *I, limn_fused *f, limn_arena *tmp);
+
+/* How a guard reads: "size(%x, 2) == 64 (it is 32)". */
+void limn_guard_text(const limn_graph *g, limn_infer *I, limn_ref r, char *buf,
+                     size_t n);
+
+/* plan.c */
+int limn_plan_find(limn_graph *g, limn_device *dev, const limn_run_arg *in,
+                   limn_plan **out); /* from the cache, or made */
+void limn_plan_free(limn_plan *p);
+
+/* exec.c: run a plan found for these arguments. scratch NULL: the device's. */
+int limn_plan_run(limn_plan *p, const limn_run_arg *in,
+                  limn_tensor *const *into, void *scratch, limn_result *out);
+/* explain.c: run, and compare with the graph unfused (LIMN_VERIFY=1). */
+int limn_plan_verify(limn_plan *p, const limn_run_arg *in,
+                     limn_tensor *const *into, limn_result *out);
+void limn_plan_dump(const limn_plan *p); /* as LIMN_DUMP asks */
+void limn_results_release(limn_graph *g, limn_result *out);
+uint32_t limn_error_site(limn_context *c, const char *text); /* 0: no memory */
+
+#endif

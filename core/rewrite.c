@@ -1,0 +1,156 @@
+/* Expansion: composite rows become primitive ones where a device has no kernel
+ * for them; region ops are inlined. The user's graph is not touched. */
+#include "planner.h"
+
+typedef struct {
+  limn_graph *from, *to;
+  limn_arg *map;     /* per node of `from` */
+  limn_arg **picks;  /* per custom node: its results */
+  limn_device *dev;
+  bool again; /* something that was put in must itself be expanded */
+} rewriter;
+
+/* An argument of `from` in terms of `to`. */
+static int rewrite_arg(rewriter *w, limn_arg a, limn_arg *out) {
+  limn_arg small[32], *l = small;
+  int rc = 0;
+  *out = a;
+  if (a.tag == LIMN_A_REF) *out = w->map[a.u.ref - 1];
+  if (a.tag != LIMN_A_LIST) return 0;
+  if (a.n > LIMN_COUNT(small)) {
+    l = limn_alloc(w->to->c, a.n * sizeof *l);
+    if (!l) return LIMN_EMEM;
+  }
+  for (uint32_t i = 0; i < a.n; i++)
+    LIMN_GO(rewrite_arg(w, w->from->args[a.u.at + i], &l[i]));
+  rc = limn_graph_push_args(w->to, l, a.n, &out->u.at);
+bail:
+  if (l != small) limn_free(w->to->c, l, a.n * sizeof *l);
+  return rc;
+}
+
+/* The dtype decides whether there is a kernel; halves compute in float32. */
+static bool rewrite_expands(rewriter *w, const limn_op_row *row, int op) {
+  if (row->row != LIMN_ROW_S || !row->expand) return false;
+  return !w->dev->ops->supports(w->dev, op, LIMN_F32);
+}
+
+static bool rewrite_is_composite(rewriter *w, int op) {
+  return op == OP_custom || rewrite_expands(w, limn_op_get(op), op);
+}
+
+static int rewrite_custom(rewriter *w, limn_ref r, const limn_arg *a) {
+  const limn_graph *region = w->from->region[a[1].u.i];
+  limn_context *c = w->to->c;
+  size_t n = region->nout + 1, nx = a[0].n + 1;
+  limn_arg *out = limn_alloc(c, n * sizeof *out);
+  limn_arg *x = limn_alloc(c, nx * sizeof *x); /* the pool moves as it grows */
+  int rc = out && x ? 0 : LIMN_EMEM;
+  if (rc == 0 && a[0].n)
+    memcpy(x, w->to->args + a[0].u.at, a[0].n * sizeof *x);
+  if (rc == 0) rc = limn_graph_inline(w->to, region, x, out);
+  if (rc == 0) w->map[r - 1] = n > 1 ? out[0] : limn_none();
+  w->picks[r - 1] = out;
+  limn_free(c, x, nx * sizeof *x);
+  return rc;
+}
+
+static int rewrite_node(rewriter *w, limn_ref r) {
+  const limn_node *n = limn_graph_node(w->from, r);
+  const limn_op_row *row = limn_op_get(n->op);
+  limn_builder b = {w->to->c, w->to, n->line, n->path, 0};
+  limn_arg a[LIMN_MAXARGS];
+  uint32_t before = w->to->nnode;
+  limn_node *made;
+  int nargs = n->nargs;
+  for (int i = 0; i < nargs; i++)
+    LIMN_TRY(rewrite_arg(w, w->from->args[n->args + (uint32_t)i], &a[i]));
+  if (n->op == OP_custom) {
+    LIMN_TRY(rewrite_custom(w, r, a));
+  } else if (n->op == OP_pick) {
+    limn_ref x = w->from->args[n->args].u.ref;
+    w->map[r - 1] = w->picks[x - 1][a[1].u.i - 1];
+    return 0;
+  } else if (rewrite_expands(w, row, n->op)) {
+    w->map[r - 1] = row->expand(&b, a);
+    LIMN_TRY(b.rc);
+  } else {
+    w->map[r - 1] = limn_build(&b, n->op, a, nargs);
+    LIMN_TRY(b.rc);
+    made = limn_graph_node(w->to, w->map[r - 1].u.ref);
+    made->rank = n->rank, made->kind = n->kind;
+    made->flags = n->flags, made->nresult = n->nresult;
+    return 0;
+  }
+  for (limn_ref k = before + 1; k <= w->to->nnode; k++)
+    if (rewrite_is_composite(w, limn_graph_node(w->to, k)->op)) w->again = true;
+  return 0;
+}
+
+/* Everything of the graph that holds references now means the new nodes. */
+static void rewrite_heads(rewriter *w) {
+  limn_graph *t = w->to;
+#define MOVE(r) \
+  if (r) r = w->map[(r) - 1].tag == LIMN_A_REF ? w->map[(r) - 1].u.ref : 0
+#define MOVE_ARG(a) \
+  if ((a).tag == LIMN_A_REF) (a) = w->map[(a).u.ref - 1]
+  for (uint32_t i = 0; i < t->nin; i++) MOVE(t->in[i].ref);
+  for (uint32_t i = 0; i < t->nconst; i++) MOVE(t->konst[i].ref);
+  for (uint32_t i = 0; i < t->ncell; i++) {
+    MOVE(t->cell[i].ref);
+    MOVE_ARG(t->cell[i].write);
+  }
+  for (uint32_t i = 0; i < t->nguard; i++) MOVE_ARG(t->guard[i].cond);
+  for (uint32_t i = 0; i < t->nout; i++) MOVE_ARG(t->out[i]);
+  for (uint32_t i = 0; i < t->neffect; i++) MOVE(t->effect[i]);
+}
+
+static int rewrite_pass(limn_graph *g, limn_device *dev, limn_graph **out,
+                        bool *again) {
+  limn_context *c = g->c;
+  rewriter w = {g, NULL, NULL, NULL, dev, false};
+  size_t n = g->nnode + 1;
+  int rc = 0;
+  LIMN_TRY(limn_graph_clone(g, &w.to));
+  w.to->nnode = 0;
+  w.map = limn_alloc(c, n * sizeof *w.map);
+  w.picks = limn_alloc(c, n * sizeof *w.picks);
+  if (!w.map || !w.picks) LIMN_GO(LIMN_EMEM);
+  for (limn_ref r = 1; r <= g->nnode; r++) LIMN_GO(rewrite_node(&w, r));
+  rewrite_heads(&w);
+bail:
+  for (limn_ref r = 1; w.picks && r <= g->nnode; r++)
+    if (w.picks[r - 1]) {
+      const limn_arg *a = limn_node_args(g, r);
+      limn_free(c, w.picks[r - 1],
+                (g->region[a[1].u.i]->nout + 1) * sizeof(limn_arg));
+    }
+  limn_free(c, w.picks, n * sizeof *w.picks);
+  limn_free(c, w.map, n * sizeof *w.map);
+  if (rc < 0) limn_graph_release(w.to);
+  *out = rc < 0 ? NULL : w.to;
+  *again = w.again;
+  return rc;
+}
+
+int limn_rewrite(limn_graph *g, limn_device *dev, limn_graph **out) {
+  limn_graph *now = NULL, *next;
+  bool again = true;
+  bool simplify = g->c->flags.passes & LIMN_PASS_SIMPLIFY;
+  int rc = 0;
+  *out = NULL;
+  /* Expansions are a few levels deep; the bound is against a faulty table. */
+  for (int depth = 0; again && depth < 64; depth++) {
+    rc = rewrite_pass(now ? now : g, dev, &next, &again);
+    limn_graph_release(now);
+    if (rc < 0) return rc;
+    now = next;
+  }
+  if (simplify) rc = limn_simplify(now);
+  if (rc < 0) {
+    limn_graph_release(now);
+    return rc;
+  }
+  *out = now;
+  return 0;
+}

@@ -1,0 +1,104 @@
+/* The CPU device's insides: what dev_cpu.c and the kernels share. */
+#ifndef LIMN_CPU_KERNELS_H
+#define LIMN_CPU_KERNELS_H
+
+#include "cpu_elem.h"
+#include "cpu_gemm.h"
+#include "device.h"
+
+/* -- Loops, one table per instruction set (cpu_loops_isa.h) -- */
+enum { CPU_F32, CPU_F64, CPU_I64 };                /* types loops compute in */
+enum { CPU_SUM, CPU_PROD, CPU_MAX, CPU_MIN };      /* max, min keep NaN */
+
+/* Folds with one operation over T. Results of many elements gather in `wide`
+ * accumulators: double for float, else T itself. */
+typedef struct {
+  /* acc[j] = acc[j] op x[r * rs + j], r < rows, j < n; acc of T. */
+  void (*rows)(const void *x, int64_t rs, int64_t rows, int64_t n, void *acc);
+  /* wide[j] = wide[j] op part[j], for parts of T. */
+  void (*flush)(const void *part, int64_t n, void *wide);
+  /* wide[r] = wide[r] op (all of x[r * rs .. + n]). */
+  void (*each)(const void *x, int64_t rs, int64_t rows, int64_t n,
+               void *wide);
+  void (*clear)(void *acc, int64_t n);     /* acc[j] = identity, of T */
+  void (*clear_wide)(void *wide, int64_t n);
+} limn_cpu_fold;
+
+typedef struct {
+  /* n elements of dtype, `stride` elements apart, as T. F32: from float16,
+   * bfloat16 and float32; F64: from float64; I64: from ints and bool. */
+  void (*load[3])(int dtype, const void *p, int64_t stride, int64_t n,
+                  void *out);
+  /* 1 where an element of any dtype is not 0, else 0. */
+  void (*test)(int dtype, const void *p, int64_t stride, int64_t n,
+               float *out);
+  /* n floats to consecutive float32, float16 or bfloat16. */
+  void (*store)(int dtype, void *p, const float *v, int64_t n);
+  limn_cpu_fold fold[3][4];
+  /* Row functions: x[i] -= m, then e^x; returns the sum of the results. */
+  float (*exp_row)(const float *x, float m, float *out, int64_t n);
+  /* The same for n columns with their own m; adds to sum. out may be NULL. */
+  void (*exp_columns)(const float *x, const float *m, float *out, float *sum,
+                      int64_t n);
+  void (*scale)(float *x, float by, int64_t n);
+  /* out[i] = x[i] - m - l */
+  void (*shift)(const float *x, float m, float l, float *out, int64_t n);
+} limn_cpu_loops;
+extern const limn_cpu_loops limn_loops_base, limn_loops_avx2,
+    limn_loops_avx512;
+
+/* -- The device -- */
+enum { CPU_SLOTS = 64 };
+typedef struct {
+  const limn_cpu_loops *loops;
+  const limn_gemm_kernels *gemm;
+  /* Scratch for tiles: `nslot` pieces of slot_size bytes, of which a tile
+   * takes one while it runs. Grown at prepare only, when nothing runs. */
+  char *slots;
+  size_t slot_size;
+  int nslot;
+  uint64_t busy; /* one bit per slot, atomic */
+} limn_cpu;
+
+static inline limn_cpu *limn_cpu_of(const limn_device *d) { return d->impl; }
+static inline limn_cpu *limn_cpu_bound(const limn_bind *b) {
+  return b->c->devices[0]->impl;
+}
+int limn_cpu_reserve(limn_device *d, size_t bytes);
+/* A piece of scratch, which waits for another tile's when all are taken. */
+void *limn_cpu_take(limn_cpu *cpu, int *slot);
+void limn_cpu_give(limn_cpu *cpu, int slot);
+
+static inline char *limn_cpu_at(const limn_bind *b, const limn_operand *o) {
+  const limn_slot *s = &b->slot[o->slot];
+  return (char *)s->mem + s->off +
+         o->v.offset * (int64_t)limn_dtype_size(o->dtype);
+}
+/* An index as given to 0-based, noting the first that is out of range (its
+ * position: at); then it is 0. */
+void limn_cpu_note(const limn_step *s, const limn_bind *b, int64_t value,
+                   int64_t n, int64_t at);
+static inline int64_t limn_cpu_index(const limn_step *s, const limn_bind *b,
+                                     int64_t value, int64_t n, int64_t at) {
+  int64_t i = (int64_t)((uint64_t)value - (uint64_t)s->base);
+  if ((uint64_t)i < (uint64_t)n) return i;
+  limn_cpu_note(s, b, value, n, at);
+  return 0;
+}
+
+/* -- Kernels: fill run, ntiles, cost_ns, code -- */
+int limn_cpu_matmul_prepare(limn_device *d, limn_step *s);
+void limn_cpu_matmul_discard(limn_device *d, limn_step *s);
+/* On the caller's thread, before the tiles: keeps weights packed. */
+void limn_cpu_matmul_begin(const limn_step *s, const limn_bind *b);
+int limn_cpu_reduce_prepare(limn_device *d, limn_step *s);
+void limn_cpu_reduce_discard(limn_device *d, limn_step *s);
+int limn_cpu_row_prepare(limn_device *d, limn_step *s);
+int limn_cpu_arg_prepare(limn_device *d, limn_step *s);
+int limn_cpu_cum_prepare(limn_device *d, limn_step *s);
+int limn_cpu_select_prepare(limn_device *d, limn_step *s);
+int limn_cpu_gather_prepare(limn_device *d, limn_step *s);
+int limn_cpu_index_add_prepare(limn_device *d, limn_step *s);
+int limn_cpu_scatter_add_prepare(limn_device *d, limn_step *s);
+
+#endif

@@ -1,0 +1,61 @@
+/* The words of the kernel dialect for CUDA (NVRTC); dialect.k follows.
+ * Compile with --fmad=false: contraction is asked for by MAD_* only. */
+#define KERNEL extern "C" __global__
+#define GLOBAL
+#define LOCAL __shared__
+#define FN static __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+typedef signed char i8;
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+#define GID ((i64)blockIdx.x * blockDim.x + threadIdx.x)
+#define LID ((int)threadIdx.x)
+#define GROUP(d) ((int)((d) == 0 ? blockIdx.x : (d) == 1 ? blockIdx.y : blockIdx.z))
+#define BARRIER __syncthreads()
+#define BITS_F32(u) __uint_as_float((u32)(u))
+#define F32_BITS(f) __float_as_uint(f)
+#define BITS_F64(u) __longlong_as_double((i64)(u))
+#define CLAIM(p) (atomicCAS((int *)(p), 0, 1) == 0)
+#define MULHI(a, b) __umulhi(a, b)
+#define MAD_f32(a, b, c) fmaf(a, b, c)
+#define MAD_f64(a, b, c) fma(a, b, c)
+#define INFINITY __int_as_float(0x7f800000)
+#define USE_F64
+#define USE_ATOM64
+#ifdef NUM_TABLE
+#define NUMBERS const i64 *num
+#define N_(i) num[i]
+#else
+typedef struct {
+  i64 v[NUMS];
+} numbers;
+#define NUMBERS const numbers num
+#define N_(i) num.v[i]
+#endif
+FN void ATOMIC_ADD_i32(int *p, int v) {
+  atomicAdd(p, v);
+}
+FN void ATOMIC_ADD_f32(float *p, float v) {
+  atomicAdd(p, v);
+}
+FN void ATOMIC_ADD_f64(double *p, double v) {
+  atomicAdd(p, v);
+}
+FN void ATOMIC_ADD_i64(i64 *p, i64 v) {
+  atomicAdd((u64 *)p, (u64)v);
+}
+/* Half conversions in hardware; same values as dialect.k's. */
+#define OWN_HALF
+FN float H2F(u16 h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+FN u16 F2H(float f) {
+  u16 h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}

@@ -1,0 +1,196 @@
+-- Losses. The prediction comes first, then the target, then options, of which
+-- all have {reduction = "mean"}, "sum" or "none".
+local core = require "limn.core"
+local read_options = require "limn.options"
+
+local limn = require "limn.lazy"
+
+local M = {}
+
+local function options_of(given, allowed, who)
+  allowed[#allowed + 1] = "reduction"
+  local o = read_options(given, allowed, who)
+  local r = o.reduction or "mean"
+  if r ~= "mean" and r ~= "sum" and r ~= "none" then
+    core.fail(who .. ": unknown reduction '" .. tostring(r) .. "'",
+              "mean, sum or none")
+  end
+  return o, r
+end
+
+local function reduce(x, how)
+  if how == "mean" then
+    x = x:mean()
+  elseif how == "sum" then
+    x = x:sum()
+  end
+  return x
+end
+
+-- [8, 1] against [8] would broadcast to [8, 8]: hardly ever meant.
+local function same_rank(x, y, who)
+  if type(y) ~= "number" and x:dim() ~= y:dim() then
+    core.fail(who .. ": the prediction has " .. x:dim()
+              .. " dims and the target " .. y:dim(),
+              "reshape one, for instance with x:flatten()")
+  end
+end
+
+function M.mse_loss(x, y, options)
+  local _, r = options_of(options, {}, "mse_loss")
+  same_rank(x, y, "mse_loss")
+  local l = reduce((x - y):square(), r)
+  return l
+end
+
+function M.l1_loss(x, y, options)
+  local _, r = options_of(options, {}, "l1_loss")
+  same_rank(x, y, "l1_loss")
+  local l = reduce((x - y):abs(), r)
+  return l
+end
+
+-- Square near 0, a line beyond delta.
+function M.huber_loss(x, y, options)
+  local o, r = options_of(options, {"delta"}, "huber_loss")
+  same_rank(x, y, "huber_loss")
+  local delta = o.delta or 1
+  local d = (x - y):abs()
+  local l = reduce(limn.where(d:lt(delta), d:square() * 0.5,
+                              (d - 0.5 * delta) * delta), r)
+  return l
+end
+
+function M.smooth_l1_loss(x, y, options)
+  local o, r = options_of(options, {"beta"}, "smooth_l1_loss")
+  same_rank(x, y, "smooth_l1_loss")
+  local beta = o.beta or 1
+  local d = (x - y):abs()
+  if beta > 0 then
+    d = limn.where(d:lt(beta), d:square() * (0.5 / beta), d - 0.5 * beta)
+  end
+  local l = reduce(d, r)
+  return l
+end
+
+-- Binary cross entropy of logits x with targets y in 0..1; {pos_weight =} is
+-- the weight of positive targets, {weight =} that of each value.
+function M.bce_with_logits(x, y, options)
+  local o, r = options_of(options, {"weight", "pos_weight"},
+                          "bce_with_logits")
+  same_rank(x, y, "bce_with_logits")
+  local l
+  if o.pos_weight then
+    l = (1 - y) * x - ((o.pos_weight - 1) * y + 1) * x:logsigmoid()
+  else
+    l = x:softplus() - x * y
+  end
+  if o.weight then l = l * o.weight end
+  l = reduce(l, r)
+  return l
+end
+
+-- The dim of the classes: the only one, or the second.
+local function class_dim(x, who)
+  local n = x:dim()
+  if n == 0 then
+    core.fail(who .. ": the prediction is one number; one per class is needed")
+  end
+  return n == 1 and 1 or 2
+end
+
+-- What stands in x at each label, in the shape of the labels.
+local function pick(x, labels, dim, who)
+  if labels:dim() ~= x:dim() - 1 then
+    core.fail(who .. ": a prediction of " .. x:dim() .. " dims wants labels of "
+              .. (x:dim() - 1) .. ", got " .. labels:dim(),
+              "one whole number per row, counting from 1")
+  end
+  local index = labels:unsqueeze(dim)
+  local y = limn.gather(x, dim, index, {what = "label"})
+  y = limn.reshape_like(y, labels)
+  return y
+end
+
+-- The weight of each label's class, in the shape of the labels.
+local function weights(weight, labels)
+  local w = limn.index_select(weight, 1, labels:flatten(),
+                              {what = "label"})
+  w = limn.reshape_like(w, labels)
+  return w
+end
+
+-- Negative log likelihood: x holds log probabilities; labels count from 1.
+function M.nll_loss(x, labels, options)
+  local o, r = options_of(options, {"weight"}, "nll_loss")
+  local l = -pick(x, labels, class_dim(x, "nll_loss"), "nll_loss")
+  if o.weight == nil then
+    l = reduce(l, r)
+    return l
+  end
+  local w = weights(o.weight, labels)
+  l = l * w
+  if r == "none" then return l end
+  l = l:sum()
+  if r == "mean" then l = l / w:sum() end
+  return l
+end
+
+-- Class weights along dim of a tensor of that rank.
+local function spread_weight(weight, x, dim)
+  if dim == 1 then return weight end
+  local n = x:dim()
+  for _ = dim + 1, n do weight = weight:unsqueeze(-1) end
+  return weight
+end
+
+-- Targets that are probabilities, in the shape of the prediction.
+local function soft_cross_entropy(logp, target, dim, o, r)
+  if o.smoothing > 0 then
+    target = target * (1 - o.smoothing) + o.smoothing / logp:size(dim)
+  end
+  local l = logp * target
+  if o.weight ~= nil then l = l * spread_weight(o.weight, logp, dim) end
+  l = -l:sum(dim)
+  l = reduce(l, r)
+  return l
+end
+
+-- Cross entropy of logits x: [classes], [rows, classes] or [rows, classes,
+-- ...]. The target holds labels that count from 1, or as many dims of
+-- probabilities. {weight = per class, label_smoothing = 0}
+function M.cross_entropy(x, target, options)
+  local o, r = options_of(options, {"weight", "label_smoothing"},
+                          "cross_entropy")
+  local dim = class_dim(x, "cross_entropy")
+  local s = o.label_smoothing or 0
+  local logp = x:log_softmax(dim)
+  if target:dim() == x:dim() then
+    local l = soft_cross_entropy(logp, target, dim,
+                                 {weight = o.weight, smoothing = s}, r)
+    return l
+  end
+  local l = -pick(logp, target, dim, "cross_entropy")
+  local w, smooth
+  if s > 0 then
+    smooth = logp
+    if o.weight ~= nil then
+      smooth = smooth * spread_weight(o.weight, logp, dim)
+    end
+    smooth = -smooth:sum(dim)
+  end
+  if o.weight ~= nil then
+    w = weights(o.weight, target)
+    l = l * w
+  end
+  if s > 0 then l = l * (1 - s) + smooth * s / logp:size(dim) end
+  if r == "none" then return l end
+  if r == "mean" and w ~= nil then
+    l = l:sum() / w:sum()
+  else
+    l = reduce(l, r)
+  end
+  return l
+end
+
+return M

@@ -1,0 +1,255 @@
+--- Methods of tensors and functions of limn beyond the op table.
+--
+-- The ops themselves are C functions made from the table (core.ops); here are
+-- the calls whose arguments differ from an op's, and compositions of ops.
+local core = require "limn.core"
+
+local ops, methods = core.ops, core.raw "methods"
+local fail = core.fail
+
+-- Ops whose arguments are internal: their public forms are below or in C.
+local internal = {
+  slice = true, update = true, full = true, full_like = true, arange = true,
+  rand = true, randn = true, randint = true, eye = true, rand_bits = true,
+  convert = true, fold_like = true, none = true,
+}
+
+local limn = {}
+
+for name, f in pairs(ops) do
+  if not internal[name] then
+    methods[name] = f
+    limn[name] = f
+  end
+end
+methods.detach, limn.detach = core.detach, core.detach
+for name, f in pairs(methods) do
+  if name:find "_like$" then limn[name] = f end
+end
+for _, name in ipairs {"tensor", "from_string", "zeros", "ones", "empty",
+  "full", "rand", "randn", "randint", "randperm", "arange", "eye",
+  "rand_bits"} do
+  limn[name] = core[name]
+end
+limn.masked_select = methods.masked_select
+
+-- -- Other names ----------------------------------------------------------
+
+local alias = {
+  view = "reshape", amax = "max", amin = "min", multiply = "mul",
+  subtract = "sub", divide = "div", negative = "neg", mm = "matmul",
+  mv = "matmul", bmm = "matmul", concat = "cat", swapaxes = "transpose",
+  movedim = nil,
+}
+for new, old in pairs(alias) do
+  methods[new] = methods[old]
+  limn[new] = limn[old]
+end
+
+for name, dtype in pairs {
+  float = "float32", double = "float64", half = "float16",
+  bfloat16 = "bfloat16", long = "int64", int = "int32", char = "int8",
+  byte = "uint8", bool = "bool",
+} do
+  methods[name] = function(x)
+    local y = x:to(dtype)
+    return y
+  end
+end
+
+--- x of two dims transposed; of one dim itself.
+function methods.t(x)
+  local n = x:dim()
+  if n > 2 then
+    fail("t needs a matrix, not " .. n .. " dims", "use :transpose(dim1, dim2)")
+  end
+  if n < 2 then return x:clone() end
+  local y = ops.transpose(x, 1, 2)
+  return y
+end
+
+--- Sum of the products of two vectors.
+function methods.dot(x, y)
+  if x:dim() ~= 1 or y:dim() ~= 1 then fail "dot needs two vectors" end
+  local z = ops.matmul(x, y)
+  return z
+end
+limn.dot = methods.dot
+
+--- Repeat along dims, as PyTorch's name has it.
+methods.repeat_ = methods.tile
+
+-- -- Parts ----------------------------------------------------------------
+
+local function whole_dim(x, dim, who)
+  local n = x:dim()
+  if type(dim) ~= "number" or dim % 1 ~= 0 then
+    fail(who .. ": a dim must be a whole number")
+  end
+  local d = dim < 0 and dim + n + 1 or dim
+  if d < 1 or d > n then
+    fail(("%s: there is no dim %d in a tensor with %d dims"):format(who, dim, n))
+  end
+  return d
+end
+
+-- Positions first..last of one dim.
+local function part(x, dim, first, last)
+  local key = {}
+  for k = 1, dim - 1 do key[k] = {} end
+  key[dim] = {first, last}
+  local y = x[key]
+  return y
+end
+
+--- `length` positions of dim from `start` (counts from 1).
+function methods.narrow(x, dim, start, length)
+  local d = whole_dim(x, dim, "narrow")
+  if start == nil or length == nil then fail "narrow(dim, start, length)" end
+  local y = part(x, d, start, start + length - 1)
+  return y
+end
+
+--- Position i of dim, which vanishes.
+function methods.select(x, dim, i)
+  local d = whole_dim(x, dim, "select")
+  local key = {}
+  for k = 1, d - 1 do key[k] = {} end
+  key[d] = i
+  local y = x[key]
+  return y
+end
+
+--- Parts of given size, or of the sizes in a list, along dim.
+function methods.split(x, size, dim)
+  local d = whole_dim(x, dim or 1, "split")
+  local out, at = {}, 1
+  local n = limn.value(x:size(d)) -- the number of parts depends on it
+  if type(size) == "table" then
+    local sum = 0
+    for _, s in ipairs(size) do sum = sum + s end
+    if sum ~= n then
+      fail(("split: the sizes sum to %s, dim %d has %s"):format(
+        tostring(sum), d, tostring(n)))
+    end
+    for i, s in ipairs(size) do
+      out[i] = part(x, d, at, at + s - 1)
+      at = at + s
+    end
+    return out
+  end
+  local s = limn.value(size)
+  if type(s) ~= "number" or s < 1 then fail "split: a size must be at least 1" end
+  while at <= n do
+    out[#out + 1] = part(x, d, at, math.min(at + s - 1, n))
+    at = at + s
+  end
+  if n == 0 then out[1] = part(x, d, 1, 0) end
+  return out
+end
+
+--- At most `count` parts of equal size along dim; the last may be smaller.
+function methods.chunk(x, count, dim)
+  local d = whole_dim(x, dim or 1, "chunk")
+  local size = x:size(d)
+  -- Where the size is a multiple in the example it is one in every run: the
+  -- parts are fractions of the size then, and no run is bound to the example.
+  local n = type(size) == "number" and size or core.hint(size)
+  if type(size) ~= "number" and n and n % count == 0 and n > 0
+    and size % count == 0 then
+    local step, out = limn.floor(size / count), {}
+    for i = 1, count do
+      out[i] = part(x, d, step * (i - 1) + 1, step * i)
+    end
+    return out
+  end
+  local out = methods.split(x, math.max(1, math.ceil(n / count)), d)
+  return out
+end
+limn.split, limn.chunk = methods.split, methods.chunk
+limn.narrow, limn.select = methods.narrow, methods.select
+
+--- A list of slices along dim, which vanishes.
+function methods.unbind(x, dim)
+  local d, out = whole_dim(x, dim or 1, "unbind"), {}
+  for i = 1, limn.value(x:size(d)) do out[i] = x:select(d, i) end
+  return out
+end
+limn.unbind = methods.unbind
+
+--- For `for i, row in x:rows() do`.
+function methods.rows(x)
+  if core.of_trace(x) then
+    fail("a trace cannot walk over rows: their number differs between runs",
+      "use limn.map or limn.scan, or ops on the whole tensor")
+  end
+  local n, i = x:size(1), 0
+  return function()
+    i = i + 1
+    if i <= n then return i, x[i] end
+  end
+end
+
+--- Scatter: out[index[i][j]][j] = src[i][j] for dim 1, and so on.
+function methods.scatter(x, dim, index, src)
+  local d = whole_dim(x, dim, "scatter")
+  -- Written positions lose their old value; then src is added there. Where
+  -- positions repeat, the mean would be wrong: counts divide it.
+  local one = core.type(src) and ops.full_like(src, 1) or 1
+  local hits = ops.scatter_add(ops.full_like(x, 0), d, index, one)
+  local sums = ops.scatter_add(ops.full_like(x, 0), d, index, src)
+  local y = ops.where(hits:gt(0), sums / ops.maximum(hits, 1), x)
+  return y
+end
+limn.scatter = methods.scatter
+
+--- x rolled along dim: what leaves at the end comes in at the front.
+function methods.roll(x, shift, dim)
+  local d = whole_dim(x, dim or 1, "roll")
+  local n = x:size(d)
+  local k = shift % n
+  local y = ops.cat({part(x, d, n - k + 1, n), part(x, d, 1, n - k)}, d)
+  return y
+end
+limn.roll = methods.roll
+
+-- -- Memory ---------------------------------------------------------------
+
+local ctypes = {
+  float64 = "double *", float32 = "float *", float16 = "uint16_t *",
+  bfloat16 = "uint16_t *", int64 = "int64_t *", int32 = "int32_t *",
+  int8 = "int8_t *", uint8 = "uint8_t *", bool = "uint8_t *",
+}
+local anchors = setmetatable({}, {__mode = "k"})
+
+--- An ffi pointer to the elements of a dense CPU tensor, and their number. The
+-- tensor lives as long as the pointer; write only to what nobody else reads.
+function methods.data(x)
+  local ok, ffi = pcall(require, "ffi")
+  if not ok then fail "data needs LuaJIT's ffi library" end
+  local p, n = x:pointer()
+  local q = ffi.cast(ctypes[x.dtype], p)
+  anchors[q] = x
+  return q, n
+end
+
+-- -- Makers ---------------------------------------------------------------
+
+--- n values from first to last, both included, at equal distance.
+function limn.linspace(first, last, n, options)
+  if n == nil then fail "linspace(first, last, n)" end
+  if n == 1 then
+    local one = limn.full({1}, first, options)
+    return one
+  end
+  local y = limn.arange(0, n - 1, 1, options) * ((last - first) / (n - 1)) + first
+  return y
+end
+
+--- 0-dim tensor of a number.
+function limn.scalar(v, options)
+  local y = limn.full({}, v, options)
+  return y
+end
+
+return limn
