@@ -76,7 +76,7 @@ int limn_call_new(limn_model *m, const char *graph, const char *device,
 }
 
 static void call_unprepare(limn_call *k) {
-  if (k->plan) k->plan->pins--;
+  if (k->plan) limn_plan_unpin(k->plan);
   k->plan = NULL;
   k->prepared = false;
   for (uint32_t i = 0; i < k->g->nin; i++) {
@@ -345,9 +345,8 @@ static int call_plan(limn_call *k) {
   limn_plan *p;
   call_unprepare(k);
   LIMN_TRY(call_inputs(k));
-  LIMN_TRY(limn_graph_prepare(k->g, k->dev, k->arg));
-  LIMN_TRY(limn_plan_find(k->g, k->dev, k->arg, &p));
-  p->pins++;
+  LIMN_TRY(limn_plan_get(k->g, k->dev, k->arg, &p));
+  limn_plan_pin(p);
   k->plan = p;
   return 0;
 }
@@ -355,7 +354,8 @@ static int call_plan(limn_call *k) {
 int limn_call_workspace(limn_call *k, size_t *bytes) {
   limn_error_clear(k->c);
   LIMN_TRY(call_plan(k));
-  *bytes = k->dev->ops->host ? (k->plan->scratch + 63) / 64 * 64 : 0;
+  /* With room to align what malloc gives. */
+  *bytes = k->dev->ops->host && k->plan->scratch ? k->plan->scratch + 63 : 0;
   return 0;
 }
 

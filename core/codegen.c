@@ -15,9 +15,9 @@
 enum { CG_DENSE, CG_SCALAR, CG_STRIDED }; /* layout classes */
 
 typedef struct {
-  limn_context *c;
   const limn_step *s;
-  limn_str *o;       /* the body */
+  limn_str body, sig, moves; /* parameters, and lines that move them */
+  limn_str *o;               /* the body */
   limn_gpu_args *a;
   bool wide, random; /* 64-bit indices; random words are used */
   int nseed;         /* number that holds the seed */
@@ -33,110 +33,6 @@ static const struct {
 #define R(name, rule, sig, init, step, grad, doc) {OP_##name, #init, #step},
 #include "ops.h"
 };
-
-const char *limn_codegen_type(int dtype) {
-  switch (limn_dtype_compute(dtype)) {
-    case LIMN_F64: return "double";
-    case LIMN_F32: return "float";
-    case LIMN_I64: return "i64";
-    default: return "int"; /* bool too */
-  }
-}
-
-static const char *cg_short(int dtype) {
-  return limn_dtype_short(limn_dtype_compute(dtype));
-}
-
-static bool cg_is_real(int dtype) {
-  return limn_dtype_float(dtype);
-}
-
-/* -- Expressions ----------------------------------------------------------- */
-
-static bool cg_word(char ch) {
-  return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || ch == '_' ||
-         (ch >= '0' && ch <= '9');
-}
-
-static bool cg_is(const char *s, size_t n, const char *word) {
-  return strlen(word) == n && !memcmp(s, word, n);
-}
-
-/* Only + - * of operands: whole numbers then must wrap, not overflow. */
-static bool cg_arithmetic(const char *e) {
-  for (; *e; e++)
-    if (!strchr("abc +-*()", *e)) return false;
-  return true;
-}
-
-/* One word of an expression: operands by name, T, and functions with their
- * type ("MAX" -> "MAX_f32"); rounding a whole number keeps it. */
-static void cg_emit_word(limn_str *o, const char *s, size_t n, int ctype,
-                         const char *const names[4], const char *wrap) {
-  static const char *const rounding[] = {"floor", "ceil", "rint", "trunc"};
-  const char *name = cg_is(s, n, "a")     ? names[0]
-                     : cg_is(s, n, "b")   ? names[1]
-                     : cg_is(s, n, "c")   ? names[2]
-                     : cg_is(s, n, "acc") ? names[3]
-                                          : NULL;
-  int i;
-  if (name) {
-    limn_str_addf(o, "%s%s", wrap, name);
-    return;
-  }
-  for (i = 0; i < LIMN_COUNT(rounding) && !cg_is_real(ctype); i++)
-    if (cg_is(s, n, rounding[i])) {
-      limn_str_add(o, "KEEP");
-      return;
-    }
-  if (cg_is(s, n, "T")) {
-    limn_str_add(o, limn_codegen_type(ctype));
-    return;
-  }
-  limn_str_addn(o, s, n);
-  if (s[0] >= 'A' && s[0] <= 'Z') limn_str_addf(o, "_%s", cg_short(ctype));
-}
-
-/* The row's expression in computing type ctype. names: of a, b, c, acc. */
-static void cg_expr(limn_str *o, const char *e, int ctype,
-                    const char *const names[4]) {
-  bool wraps = !cg_is_real(ctype) && ctype != LIMN_BOOL && cg_arithmetic(e);
-  const char *wrap = !wraps ? "" : ctype == LIMN_I64 ? "(u64)" : "(u32)";
-  limn_str_addf(o, "%s(", wraps ? (ctype == LIMN_I64 ? "(i64)" : "(int)") : "");
-  while (*e) {
-    size_t n = 0;
-    if (*e >= '0' && *e <= '9') { /* a literal, with its point */
-      while (cg_word(e[n]) || e[n] == '.') n++;
-      limn_str_addn(o, e, n);
-    } else if (cg_word(*e)) {
-      while (cg_word(e[n])) n++;
-      cg_emit_word(o, e, n, ctype, names, wrap);
-    } else {
-      limn_str_addn(o, e, n = 1);
-    }
-    e += n;
-  }
-  limn_str_add(o, ")");
-}
-
-/* `name`, of computing type `from`, converted to dtype (and narrowed, if that
- * is narrower than its computing type). */
-void limn_codegen_cast(limn_str *o, const char *name, int from, int dtype) {
-  int to = limn_dtype_compute(dtype);
-  const char *brief = limn_dtype_short(dtype);
-  if (dtype == LIMN_BOOL)
-    limn_str_addf(o, "(%s != 0)", name);
-  else if (cg_is_real(dtype) && dtype != to)
-    limn_str_addf(o, "RND_%s((float)%s)", brief, name);
-  else if (cg_is_real(dtype))
-    limn_str_addf(o, "(%s)%s", limn_codegen_type(dtype), name);
-  else if (cg_is_real(from))
-    limn_str_addf(o, "SAT_%s_%s(%s)", brief, cg_short(from), name);
-  else if (dtype != to)
-    limn_str_addf(o, "RND_%s(%s)", brief, name);
-  else
-    limn_str_addf(o, "(%s)%s", limn_codegen_type(dtype), name);
-}
 
 /* -- Views ----------------------------------------------------------------- */
 
@@ -188,25 +84,24 @@ static bool cg_spreads(const limn_operand *v) {
 /* Random state: the seed once, a draw for every instruction. */
 static int cg_draw(cg *g, const limn_instr *q) {
   g->random = true;
-  if (g->nseed < 0)
-    g->nseed = limn_gpu_num_patch(g->a, LIMN_GPU_SEED, 0, 0, 0);
+  if (g->nseed < 0) g->nseed = limn_gpu_num_patch(g->a, LIMN_GPU_SEED, 0, 0, 0);
   return limn_gpu_num_patch(g->a, LIMN_GPU_DRAW, 0, q->arg, 0);
 }
 
 static void cg_generate(cg *g, const limn_instr *q, const char *name) {
   const char *type = limn_codegen_type(q->dtype);
   const char *brief = limn_dtype_short(q->dtype);
-  const char *cut = !cg_is_real(q->dtype)    ? "(i64)"
-                    : q->dtype == LIMN_F64 ? "SAT_i64_f64"
-                                           : "SAT_i64_f32";
+  const char *cut = !limn_dtype_float(q->dtype) ? "(i64)"
+                    : q->dtype == LIMN_F64      ? "SAT_i64_f64"
+                                                : "SAT_i64_f32";
   int draw;
   if (q->op == OP_arange) {
-    if (cg_is_real(q->dtype))
+    if (limn_dtype_float(q->dtype))
       limn_str_addf(g->o, "%s %s = v%d + (%s)i * v%d;\n", type, name, q->a,
                     type, q->b);
     else
-      limn_str_addf(g->o, "%s %s = (%s)((u64)v%d + (u64)i * (u64)v%d);\n",
-                    type, name, type, q->a, q->b);
+      limn_str_addf(g->o, "%s %s = (%s)((u64)v%d + (u64)i * (u64)v%d);\n", type,
+                    name, type, q->a, q->b);
     return;
   }
   draw = cg_draw(g, q);
@@ -224,8 +119,7 @@ static void cg_generate(cg *g, const limn_instr *q, const char *name) {
 
 /* Values narrower than their computing type are rounded in place. */
 static void cg_narrow(cg *g, const limn_instr *q, const char *name) {
-  if (q->dtype == LIMN_BOOL || limn_dtype_compute(q->dtype) == q->dtype)
-    return;
+  if (q->dtype == LIMN_BOOL || limn_dtype_compute(q->dtype) == q->dtype) return;
   limn_str_addf(g->o, "%s = RND_%s(%s);\n", name, limn_dtype_short(q->dtype),
                 name);
 }
@@ -237,7 +131,7 @@ static void cg_element(cg *g, const limn_instr *q, const char *name) {
   snprintf(b, sizeof b, "v%d", q->b);
   snprintf(c, sizeof c, "v%d", q->c);
   limn_str_addf(g->o, "%s %s = ", limn_codegen_type(q->dtype), name);
-  cg_expr(g->o, limn_op_get(q->op)->expr, q->ctype, names);
+  limn_codegen_expr(g->o, limn_op_get(q->op)->expr, q->ctype, names);
   limn_str_add(g->o, q->dtype == LIMN_BOOL ? " != 0;\n" : ";\n");
 }
 
@@ -245,9 +139,9 @@ static void cg_imm(cg *g, const limn_instr *q, const char *name) {
   int k = limn_gpu_num_patch(g->a, LIMN_GPU_IMM, q->dtype, q->arg, 0);
   int type = limn_dtype_compute(q->dtype);
   limn_str_addf(g->o, "%s %s = ", limn_codegen_type(type), name);
-  if (cg_is_real(type))
-    limn_str_addf(g->o, "BITS_%s(N_(%d));\n",
-                  type == LIMN_F64 ? "F64" : "F32", k);
+  if (limn_dtype_float(type))
+    limn_str_addf(g->o, "BITS_%s(N_(%d));\n", type == LIMN_F64 ? "F64" : "F32",
+                  k);
   else
     limn_str_addf(g->o, "(%s)N_(%d);\n", limn_codegen_type(type), k);
 }
@@ -270,24 +164,29 @@ static void cg_store(cg *g, const limn_instr *q, const char *name) {
 static void cg_instr(cg *g, int k) {
   const limn_instr *q = &g->s->group->code[k];
   char name[16], a[16];
+  int from;
   snprintf(name, sizeof name, "v%d", k);
   switch (q->op) {
-    case LIMN_I_LOAD:
-      limn_str_addf(g->o, "%s %s = LD_%s(i%d, x%d);\n",
-                    limn_codegen_type(q->dtype), name,
-                    limn_dtype_short(g->s->in[q->arg].dtype), q->arg,
-                    q->arg);
-      return;
-    case LIMN_I_IMM: cg_imm(g, q, name); return;
-    case LIMN_I_CAST:
-      snprintf(a, sizeof a, "v%d", q->a);
-      limn_str_addf(g->o, "%s %s = ", limn_codegen_type(q->dtype), name);
-      limn_codegen_cast(g->o, a, limn_dtype_compute(g->s->group->code[q->a].dtype),
-              q->dtype);
-      limn_str_add(g->o, ";\n");
-      return;
-    case LIMN_I_STORE: cg_store(g, q, name); return;
-    default: break;
+  case LIMN_I_LOAD:
+    limn_str_addf(g->o, "%s %s = LD_%s(i%d, x%d);\n",
+                  limn_codegen_type(q->dtype), name,
+                  limn_dtype_short(g->s->in[q->arg].dtype), q->arg, q->arg);
+    return;
+  case LIMN_I_IMM:
+    cg_imm(g, q, name);
+    return;
+  case LIMN_I_CAST:
+    snprintf(a, sizeof a, "v%d", q->a);
+    limn_str_addf(g->o, "%s %s = ", limn_codegen_type(q->dtype), name);
+    from = limn_dtype_compute(g->s->group->code[q->a].dtype);
+    limn_codegen_cast(g->o, a, from, q->dtype);
+    limn_str_add(g->o, ";\n");
+    return;
+  case LIMN_I_STORE:
+    cg_store(g, q, name);
+    return;
+  default:
+    break;
   }
   if (limn_op_get(q->op)->row == LIMN_ROW_G)
     cg_generate(g, q, name);
@@ -309,16 +208,38 @@ static void cg_heading(const limn_step *s, limn_str *out,
     limn_str_addf(out, "#define NUMS %u\n", a->nnum);
 }
 
+static void cg_open(cg *g, limn_context *c, const limn_step *s,
+                    limn_gpu_args *a) {
+  memset(g, 0, sizeof *g);
+  g->s = s;
+  g->a = a;
+  g->o = &g->body;
+  g->nseed = -1;
+  limn_str_init(&g->body, c);
+  limn_str_init(&g->sig, c);
+  limn_str_init(&g->moves, c);
+}
+
+/* The first failure of all that was appended to. */
+static int cg_close(cg *g, const limn_str *out) {
+  int rc = g->body.rc ? g->body.rc : g->sig.rc ? g->sig.rc : g->moves.rc;
+  limn_str_free(&g->body);
+  limn_str_free(&g->sig);
+  limn_str_free(&g->moves);
+  return rc ? rc : g->a->rc ? g->a->rc : out->rc;
+}
+
+static const char *cg_text(const limn_str *s) { return s->s ? s->s : ""; }
+
 /* Pointer parameter `name` of operand v, and the line that moves it. */
-static void cg_pointer(cg *g, limn_str *sig, limn_str *moves, bool konst,
-                       const char *name, const limn_operand *v) {
+static void cg_pointer(cg *g, bool konst, const char *name,
+                       const limn_operand *v) {
   int k;
-  limn_str_addf(sig, "GLOBAL %sEL_%s *%s, ", konst ? "const " : "",
+  limn_str_addf(&g->sig, "GLOBAL %sEL_%s *%s, ", konst ? "const " : "",
                 limn_dtype_short(v->dtype), name);
   limn_gpu_ptr(g->a, LIMN_GPU_SLOT, v->slot);
-  k = limn_gpu_num_patch(g->a, LIMN_GPU_OFFSET, v->dtype, v->slot,
-                         v->v.offset);
-  limn_str_addf(moves, "%s += N_(%d);\n", name, k);
+  k = limn_gpu_num_patch(g->a, LIMN_GPU_OFFSET, v->dtype, v->slot, v->v.offset);
+  limn_str_addf(&g->moves, "%s += N_(%d);\n", name, k);
 }
 
 /* The multiplier and the shift by which any n < 2^31 is divided by d: n * m >>
@@ -328,8 +249,9 @@ static void cg_divisor(cg *g, int64_t d) {
   int bits = 0;
   if (d < 1) d = 1;
   while (((int64_t)1 << bits) < d) bits++;
-  limn_gpu_num(g->a, (int64_t)((((uint64_t)1 << (31 + bits)) + (uint64_t)d - 1)
-                               / (uint64_t)d));
+  limn_gpu_num(g->a,
+               (int64_t)((((uint64_t)1 << (31 + bits)) + (uint64_t)d - 1) /
+                         (uint64_t)d));
   limn_gpu_num(g->a, 31 + bits);
 }
 
@@ -342,12 +264,15 @@ static void cg_coordinates(cg *g, const char *from, char letter) {
     k = limn_gpu_num(g->a, g->d.d[i]);
     if (!g->wide) cg_divisor(g, g->d.d[i]);
     if (g->wide)
-      limn_str_addf(g->o, "i64 %c%d = (i64)(t%c %% (u64)N_(%d)); t%c /= "
-                    "(u64)N_(%d);\n", letter, i, letter, k, letter, k);
+      limn_str_addf(g->o,
+                    "i64 %c%d = (i64)(t%c %% (u64)N_(%d)); t%c /= "
+                    "(u64)N_(%d);\n",
+                    letter, i, letter, k, letter, k);
     else
-      limn_str_addf(g->o, "int %c%d; DIVIDE(%c%d, t%c, N_(%d), N_(%d), "
-                    "N_(%d))\n", letter, i, letter, i, letter, k, k + 1,
-                    k + 2);
+      limn_str_addf(g->o,
+                    "int %c%d; DIVIDE(%c%d, t%c, N_(%d), N_(%d), "
+                    "N_(%d))\n",
+                    letter, i, letter, i, letter, k, k + 1, k + 2);
   }
   limn_str_addf(g->o, "%s %c0 = (%s)t%c;\n", I, letter, I, letter);
 }
@@ -401,47 +326,38 @@ static void cg_plan_group(cg *g) {
 
 int limn_codegen_group(limn_context *c, const limn_step *s, limn_str *out,
                        limn_gpu_args *args) {
-  limn_str body, sig, moves;
-  cg g = {.c = c, .s = s, .o = &body, .a = args, .nseed = -1};
+  cg g;
+  const char *I;
   bool strided = false;
   char name[16];
-  int j, k, rc;
-  limn_str_init(&body, c);
-  limn_str_init(&sig, c);
-  limn_str_init(&moves, c);
+  int j, k, n = s->nout + s->nin;
+  cg_open(&g, c, s, args);
   cg_plan_group(&g);
+  I = g.wide ? "i64" : "int";
   limn_gpu_num(args, limn_numel(s->out[0].v.ndim, s->out[0].v.d));
-  for (j = 0; j < s->nout + s->nin; j++) {
+  for (j = 0; j < n; j++) {
     bool in = j >= s->nout;
     int at = in ? j - s->nout : j;
     snprintf(name, sizeof name, "%c%d", in ? 'i' : 'o', at);
-    cg_pointer(&g, &sig, &moves, in, name, in ? &s->in[at] : &s->out[at]);
+    cg_pointer(&g, in, name, in ? &s->in[at] : &s->out[at]);
     strided = strided || g.layout[j] == CG_STRIDED;
   }
   if (strided) cg_coordinates(&g, "i", 'c');
-  for (j = 0; j < s->nout + s->nin; j++) cg_index(&g, j);
+  for (j = 0; j < n; j++) cg_index(&g, j);
   for (k = 0; k < s->group->ncode; k++) {
     const limn_instr *q = &s->group->code[k];
     cg_instr(&g, k);
     if (q->op == LIMN_I_STORE)
-      limn_str_addf(&body, "ST_%s(o%d, y%d, v%d);\n",
+      limn_str_addf(&g.body, "ST_%s(o%d, y%d, v%d);\n",
                     limn_dtype_short(s->out[q->arg].dtype), q->arg, q->arg, k);
   }
   cg_heading(s, out, args);
   cg_random_text(&g, out);
-  limn_str_addf(out, "KERNEL void k(%sNUMBERS) {\n%s i = (%s)GID;\n"
-                "if (i >= (%s)N_(0)) return;\n",
-                sig.s ? sig.s : "", g.wide ? "i64" : "int",
-                g.wide ? "i64" : "int", g.wide ? "i64" : "int");
-  limn_str_add(out, moves.s ? moves.s : "");
-  limn_str_add(out, body.s ? body.s : "");
-  limn_str_add(out, "}\n");
-  rc = body.rc ? body.rc : sig.rc ? sig.rc : moves.rc;
-  if (!rc) rc = args->rc ? args->rc : out->rc;
-  limn_str_free(&body);
-  limn_str_free(&sig);
-  limn_str_free(&moves);
-  return rc;
+  limn_str_addf(out,
+                "KERNEL void k(%sNUMBERS) {\n%s i = (%s)GID;\n"
+                "if (i >= (%s)N_(0)) return;\n%s%s}\n",
+                cg_text(&g.sig), I, I, I, cg_text(&g.moves), cg_text(&g.body));
+  return cg_close(&g, out);
 }
 
 /* -- Reductions ------------------------------------------------------------ */
@@ -455,9 +371,9 @@ static void cg_reduction(const limn_step *s, limn_str *out) {
     if (cg_reductions[i].op == s->op) break;
   if (i == LIMN_COUNT(cg_reductions)) return;
   limn_str_addf(out, "FN %s STEP(%s acc, %s a) {\nreturn ", type, type, type);
-  cg_expr(out, cg_reductions[i].step, acc, names);
+  limn_codegen_expr(out, cg_reductions[i].step, acc, names);
   limn_str_add(out, ";\n}\n#define INIT ");
-  cg_expr(out, cg_reductions[i].init, acc, names);
+  limn_codegen_expr(out, cg_reductions[i].init, acc, names);
   limn_str_addf(out, "\n#define AT %s\n", type);
 }
 
@@ -479,15 +395,18 @@ static void cg_reduce_value(cg *g) {
                   limn_dtype_short(from));
   } else {
     for (k = 0; k < s->group->ncode; k++) {
-      if (s->group->code[k].op != LIMN_I_STORE) cg_instr(g, k);
-      else last = s->group->code[k].a;
+      if (s->group->code[k].op != LIMN_I_STORE)
+        cg_instr(g, k);
+      else
+        last = s->group->code[k].a;
     }
     /* A store in a prologue names no output: the value keeps its dtype. */
     from = s->group->code[last].dtype;
   }
   snprintf(name, sizeof name, "v%d", last);
   limn_str_add(g->o, "AT value = ");
-  limn_codegen_cast(g->o, name, limn_dtype_compute(from), logic ? LIMN_BOOL : acc);
+  limn_codegen_cast(g->o, name, limn_dtype_compute(from),
+                    logic ? LIMN_BOOL : acc);
   limn_str_add(g->o, ";\n");
 }
 
@@ -503,7 +422,8 @@ static void cg_reduce_loop(cg *g, const limn_operand *const *v) {
   for (j = 0; j < n; j++) cg_reduce_base(g, j);
   limn_gpu_collapse(&g->d, v, n, g->s->nkeep, v[0]->v.ndim);
   cg_pad(&g->d);
-  limn_str_addf(g->o, "%s r = r0 + (%s)lane;\nwhile (r < r1) {\n"
+  limn_str_addf(g->o,
+                "%s r = r0 + (%s)lane;\nwhile (r < r1) {\n"
                 "AT part = INIT;\n"
                 "%s end = r1 - r > (%s)(128 * lanes) ? r + (%s)(128 * lanes) : "
                 "r1;\nfor (; r < end; r += (%s)lanes) {\n",
@@ -516,13 +436,14 @@ static void cg_reduce_loop(cg *g, const limn_operand *const *v) {
     limn_str_add(g->o, ";\n");
   }
   cg_reduce_value(g);
-  limn_str_add(g->o, "part = STEP(part, value);\n}\n"
+  limn_str_add(g->o,
+               "part = STEP(part, value);\n}\n"
                "acc = STEP(acc, part);\n}\n}\n");
 }
 
 /* Lanes share an output: see LANES in dialect.k. Their results meet in a
  * tree. */
-static void cg_reduce_main(cg *g, const limn_gpu_reduce *r, limn_str *moves) {
+static void cg_reduce_main(cg *g, const limn_gpu_reduce *r) {
   const char *I = g->wide ? "i64" : "int";
   const limn_operand *v[LIMN_GPU_VIEWS];
   int j, nums[6];
@@ -535,14 +456,16 @@ static void cg_reduce_main(cg *g, const limn_gpu_reduce *r, limn_str *moves) {
   for (j = 0; j < g->s->nin; j++) v[j] = &g->s->in[j];
   limn_str_addf(g->o, "SHARED(AT, tree);\nLANES(N_(%d), N_(%d))\n", nums[2],
                 nums[3]);
-  limn_str_addf(g->o, "%s nout = (%s)N_(%d), nred = (%s)N_(%d);\n"
+  limn_str_addf(g->o,
+                "%s nout = (%s)N_(%d), nred = (%s)N_(%d);\n"
                 "%s o = (%s)GROUP(0) * across + slot, r0 = (%s)(GROUP(1) * "
                 "N_(%d));\n%s r1 = r0 + (%s)N_(%d);\n"
                 "AT acc = INIT;\nif (r1 > nred) r1 = nred;\n",
                 I, I, nums[0], I, nums[1], I, I, I, nums[5], I, I, nums[5]);
-  limn_str_add(g->o, moves->s ? moves->s : "");
+  limn_str_add(g->o, cg_text(&g->moves));
   cg_reduce_loop(g, v);
-  limn_str_addf(g->o, "tree[lid] = acc;\n"
+  limn_str_addf(g->o,
+                "tree[lid] = acc;\n"
                 "MEET(tree[lid] = STEP(tree[lid], tree[other]);)\n"
                 "if (lane == 0 && o < nout) {\n"
                 "if (N_(%d) > 1) parts[(i64)GROUP(1) * nout + o] = tree[lid];\n"
@@ -557,11 +480,12 @@ static void cg_reduce_second(const limn_step *s, const limn_gpu_reduce *r,
   limn_gpu_ptr(a, LIMN_GPU_SLOT, s->out[0].slot);
   limn_gpu_ptr(a, r->splits > 1 ? LIMN_GPU_TEMP : LIMN_GPU_SLOT,
                r->splits > 1 ? 0 : s->out[0].slot);
-  off = limn_gpu_num_patch(a, LIMN_GPU_OFFSET, s->out[0].dtype,
-                           s->out[0].slot, s->out[0].v.offset);
+  off = limn_gpu_num_patch(a, LIMN_GPU_OFFSET, s->out[0].dtype, s->out[0].slot,
+                           s->out[0].v.offset);
   nout = limn_gpu_num(a, r->nout);
   splits = limn_gpu_num(a, r->splits);
-  limn_str_addf(out, "KERNEL void k2(GLOBAL EL_%s *out, GLOBAL AT *parts, "
+  limn_str_addf(out,
+                "KERNEL void k2(GLOBAL EL_%s *out, GLOBAL AT *parts, "
                 "NUMBERS) {\ni64 o = GID, n = N_(%d), j;\nAT acc = INIT;\n"
                 "if (o >= n) return;\nout += N_(%d);\n"
                 "for (j = 0; j < N_(%d); j++) acc = STEP(acc, parts[j * n + "
@@ -573,35 +497,28 @@ static void cg_reduce_second(const limn_step *s, const limn_gpu_reduce *r,
 int limn_codegen_reduce(limn_context *c, const limn_step *s, int local,
                         const limn_gpu_reduce *r, limn_str *out,
                         limn_gpu_args *k, limn_gpu_args *k2) {
-  limn_str body, sig, moves;
-  cg g = {.c = c, .s = s, .o = &body, .a = k, .nseed = -1};
+  cg g;
   char name[16];
   int j, rc;
-  limn_str_init(&body, c);
-  limn_str_init(&sig, c);
-  limn_str_init(&moves, c);
-  cg_pointer(&g, &sig, &moves, false, "out", &s->out[0]);
-  limn_str_add(&sig, "GLOBAL AT *parts, ");
+  cg_open(&g, c, s, k);
+  cg_pointer(&g, false, "out", &s->out[0]);
+  limn_str_add(&g.sig, "GLOBAL AT *parts, ");
   limn_gpu_ptr(k, r->splits > 1 ? LIMN_GPU_TEMP : LIMN_GPU_SLOT,
                r->splits > 1 ? 0 : s->out[0].slot);
   for (j = 0; j < s->nin; j++) {
     snprintf(name, sizeof name, "i%d", j);
-    cg_pointer(&g, &sig, &moves, true, name, &s->in[j]);
+    cg_pointer(&g, true, name, &s->in[j]);
     g.wide = g.wide || cg_spreads(&s->in[j]);
   }
-  cg_reduce_main(&g, r, &moves);
+  cg_reduce_main(&g, r);
   cg_heading(s, out, k);
   limn_str_addf(out, "%s#define WIDTH %d\n", r->solo ? "#define SOLO\n" : "",
                 local);
   cg_reduction(s, out);
   cg_random_text(&g, out);
-  limn_str_addf(out, "KERNEL void k(%sNUMBERS) {\n%s}\n",
-                sig.s ? sig.s : "", body.s ? body.s : "");
+  limn_str_addf(out, "KERNEL void k(%sNUMBERS) {\n%s}\n", cg_text(&g.sig),
+                cg_text(&g.body));
   cg_reduce_second(s, r, out, k2);
-  rc = body.rc ? body.rc : sig.rc ? sig.rc : moves.rc;
-  if (!rc) rc = k->rc ? k->rc : k2->rc ? k2->rc : out->rc;
-  limn_str_free(&body);
-  limn_str_free(&sig);
-  limn_str_free(&moves);
-  return rc;
+  rc = cg_close(&g, out);
+  return rc ? rc : k2->rc;
 }

@@ -3,7 +3,7 @@
 #include "gpu.h"
 
 static bool fixed_joins(const limn_gpu_dims *o, int64_t n,
-                     const limn_operand *const *v, int at) {
+                        const limn_operand *const *v, int at) {
   int j;
   for (j = 0; j < o->nview; j++)
     if (o->s[j][o->nd - 1] != v[j]->v.s[at] * n) return false;
@@ -55,8 +55,8 @@ bool limn_codegen_atomic(const limn_gpu *g, int dtype) {
  * writes. */
 static void fixed_type(limn_str *o, char letter, int dtype) {
   const char *brief = limn_dtype_short(dtype);
-  limn_str_addf(o, "#define E%c EL_%s\n#define C%c %s\n", letter, brief,
-                letter, limn_codegen_type(dtype));
+  limn_str_addf(o, "#define E%c EL_%s\n#define C%c %s\n", letter, brief, letter,
+                limn_codegen_type(dtype));
   limn_str_addf(o, "#define LD%c LD_%s\n#define ST%c ST_%s\n", letter, brief,
                 letter, brief);
 }
@@ -64,8 +64,10 @@ static void fixed_type(limn_str *o, char letter, int dtype) {
 static void fixed_vector(limn_str *o, int dtype) {
   int c = limn_dtype_compute(dtype), n = limn_dtype_size(c) == 8 ? 8 : 16;
   const char *type = c == LIMN_I64 ? "long" : limn_codegen_type(dtype);
-  limn_str_addf(o, "#define VW %d\n#define VX %s%d\n#define VLOAD vload%d\n"
-                "#define VSTORE vstore%d\n", n, type, n, n, n);
+  limn_str_addf(o,
+                "#define VW %d\n#define VX %s%d\n#define VLOAD vload%d\n"
+                "#define VSTORE vstore%d\n",
+                n, type, n, n, n);
   limn_str_addf(o, "#define VMAD(a, b, c) %s\n",
                 limn_dtype_float(dtype) ? "mad(a, b, c)" : "((a) * (b) + (c))");
 }
@@ -76,55 +78,59 @@ static void fixed_kind(const limn_step *s, limn_str *o, bool vector) {
   const char *better = s->op == OP_argmax ? ">" : "<";
   bool atomic = out != LIMN_BOOL && limn_dtype_compute(out) == out;
   switch (s->kind) {
-    case LIMN_STEP_MATMUL:
-      fixed_type(o, 'X', in);
-      limn_str_addf(o, "#define MAD MAD_%s\n", strcmp(brief, "bool") ? brief
-                                                                     : "i32");
-      if (vector) fixed_vector(o, in);
-      break;
-    case LIMN_STEP_ARG:
-      fixed_type(o, 'X', in);
-      limn_str_addf(o, "#define BETTER(v, w) ((v) %s (w) || ((v) != (v) && "
-                    "(w) == (w)))\n", better);
-      break;
-    case LIMN_STEP_ROW:
-      brief = limn_dtype_short(limn_dtype_compute(out));
-      limn_str_addf(o, "#define EX EL_%s\n#define LDX LD_%s\n#define CX %s\n",
-                    limn_dtype_short(in), limn_dtype_short(in),
-                    limn_codegen_type(out));
-      limn_str_addf(o, "#define EY EL_%s\n#define STY ST_%s\n",
-                    limn_dtype_short(out), limn_dtype_short(out));
-      limn_str_addf(o, "#define LOWEST K_LOWEST_%s\n#define MAXX MAX_%s\n",
-                    brief, brief);
-      if (s->op == OP_log_softmax) limn_str_add(o, "#define LOGARITHM\n");
-      break;
-    case LIMN_STEP_CUM:
-      fixed_type(o, 'X', in);
-      fixed_type(o, 'Y', out);
-      limn_str_add(o, "#define CVT(x) (");
-      limn_codegen_cast(o, "(x)", limn_dtype_compute(in),
-                        limn_dtype_compute(out));
-      limn_str_addf(o, ")\n#define START %d\n#define JOIN(a, b) (CY)(%s)\n",
-                    s->op == OP_cumprod,
-                    s->op == OP_cumprod ? "(a) * (b)" : "(a) + (b)");
-      break;
-    case LIMN_STEP_INDEX_ADD: case LIMN_STEP_SCATTER_ADD:
-      fixed_type(o, 'X', out);
-      if (out == LIMN_F64 || out == LIMN_I64)
-        limn_str_add(o, "#ifdef USE_ATOM64\n");
-      if (atomic)
-        limn_str_addf(o, "#define ATOMIC_ADD ATOMIC_ADD_%s\n",
-                      limn_dtype_short(out));
-      if (out == LIMN_F64 || out == LIMN_I64) limn_str_add(o, "#endif\n");
-      break;
-    default: break;
+  case LIMN_STEP_MATMUL:
+    fixed_type(o, 'X', in);
+    limn_str_addf(o, "#define MAD MAD_%s\n",
+                  strcmp(brief, "bool") ? brief : "i32");
+    if (vector) fixed_vector(o, in);
+    break;
+  case LIMN_STEP_ARG:
+    fixed_type(o, 'X', in);
+    limn_str_addf(o,
+                  "#define BETTER(v, w) ((v) %s (w) || ((v) != (v) && "
+                  "(w) == (w)))\n",
+                  better);
+    break;
+  case LIMN_STEP_ROW:
+    brief = limn_dtype_short(limn_dtype_compute(out));
+    limn_str_addf(o, "#define EX EL_%s\n#define LDX LD_%s\n#define CX %s\n",
+                  limn_dtype_short(in), limn_dtype_short(in),
+                  limn_codegen_type(out));
+    limn_str_addf(o, "#define EY EL_%s\n#define STY ST_%s\n",
+                  limn_dtype_short(out), limn_dtype_short(out));
+    limn_str_addf(o, "#define LOWEST K_LOWEST_%s\n#define MAXX MAX_%s\n", brief,
+                  brief);
+    if (s->op == OP_log_softmax) limn_str_add(o, "#define LOGARITHM\n");
+    break;
+  case LIMN_STEP_CUM:
+    fixed_type(o, 'X', in);
+    fixed_type(o, 'Y', out);
+    limn_str_add(o, "#define CVT(x) (");
+    limn_codegen_cast(o, "(x)", limn_dtype_compute(in),
+                      limn_dtype_compute(out));
+    limn_str_addf(o, ")\n#define START %d\n#define JOIN(a, b) (CY)(%s)\n",
+                  s->op == OP_cumprod,
+                  s->op == OP_cumprod ? "(a) * (b)" : "(a) + (b)");
+    break;
+  case LIMN_STEP_INDEX_ADD:
+  case LIMN_STEP_SCATTER_ADD:
+    fixed_type(o, 'X', out);
+    if (out == LIMN_F64 || out == LIMN_I64)
+      limn_str_add(o, "#ifdef USE_ATOM64\n");
+    if (atomic)
+      limn_str_addf(o, "#define ATOMIC_ADD ATOMIC_ADD_%s\n",
+                    limn_dtype_short(out));
+    if (out == LIMN_F64 || out == LIMN_I64) limn_str_add(o, "#endif\n");
+    break;
+  default:
+    break;
   }
 }
 
 int limn_codegen_fixed(limn_context *c, const limn_step *s, int local,
                        bool solo, const char *name, int nums, limn_str *out) {
-  static const char *const bits[] = {"", "u8", "u16", "", "u32", "", "", "",
-                                     "i64"};
+  static const char *const bits[] = {"", "u8", "u16", "",   "u32",
+                                     "", "",   "",    "i64"};
   bool gemm = !strncmp(name, "gemm", 4), index = !strcmp(name, "index");
   const char *text = limn_gpu_text(name);
   if (!text)
@@ -144,29 +150,27 @@ int limn_codegen_fixed(limn_context *c, const limn_step *s, int local,
 
 /* -- All kinds, for tests of the source ------------------------------------ */
 
+static const struct {
+  uint8_t kind, nums;
+  char name[8];
+} fixed_table[] = {
+    {LIMN_STEP_MATMUL, 35, "gemm"},   {LIMN_STEP_ARG, 8, "arg"},
+    {LIMN_STEP_ROW, 7, "row"},        {LIMN_STEP_CUM, 9, "cum"},
+    {LIMN_STEP_SELECT, 25, "index"},  {LIMN_STEP_GATHER, 25, "index"},
+    {LIMN_STEP_INDEX_ADD, 28, "add"}, {LIMN_STEP_SCATTER_ADD, 28, "add"},
+};
+
 int limn_codegen(limn_context *c, const limn_step *s, limn_str *out) {
   limn_gpu_args a = {.c = c}, b = {.c = c};
   limn_gpu_reduce r = {1, 1, 2, 1, 1, false, false};
-  int rc = 0;
-  switch (s->kind) {
-    case LIMN_STEP_GROUP: rc = limn_codegen_group(c, s, out, &a); break;
-    case LIMN_STEP_REDUCE:
-      rc = limn_codegen_reduce(c, s, 256, &r, out, &a, &b);
-      break;
-    case LIMN_STEP_MATMUL:
-      rc = limn_codegen_fixed(c, s, 256, false, "gemm", 35, out);
-      break;
-    case LIMN_STEP_ARG: rc = limn_codegen_fixed(c, s, 256, false, "arg", 8, out); break;
-    case LIMN_STEP_ROW: rc = limn_codegen_fixed(c, s, 256, false, "row", 7, out); break;
-    case LIMN_STEP_CUM: rc = limn_codegen_fixed(c, s, 256, false, "cum", 9, out); break;
-    case LIMN_STEP_SELECT: case LIMN_STEP_GATHER:
-      rc = limn_codegen_fixed(c, s, 256, false, "index", 25, out);
-      break;
-    case LIMN_STEP_INDEX_ADD: case LIMN_STEP_SCATTER_ADD:
-      rc = limn_codegen_fixed(c, s, 256, false, "add", 28, out);
-      break;
-    default: break;
-  }
+  int rc = 0, i;
+  if (s->kind == LIMN_STEP_GROUP) rc = limn_codegen_group(c, s, out, &a);
+  if (s->kind == LIMN_STEP_REDUCE)
+    rc = limn_codegen_reduce(c, s, 256, &r, out, &a, &b);
+  for (i = 0; i < LIMN_COUNT(fixed_table); i++)
+    if (fixed_table[i].kind == s->kind)
+      rc = limn_codegen_fixed(c, s, 256, false, fixed_table[i].name,
+                              fixed_table[i].nums, out);
   limn_gpu_args_free(&a);
   limn_gpu_args_free(&b);
   return rc;

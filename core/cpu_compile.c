@@ -176,10 +176,8 @@ static int compile_refuse(compiler *x, const limn_instr *ins) {
   return x->rc = limn_fail(x->c, LIMN_EUNSUPPORTED,
                            "the CPU has no kernel for %s in %s",
                            limn_op_get(ins->op)->name,
-                           limn_dtype_name(ins->op == OP_rand ||
-                                           ins->op == OP_randn ||
-                                           ins->op == OP_rand_bits
-                                               ? ins->dtype : ins->ctype));
+                           limn_dtype_name(compile_is_e(ins->op)
+                                               ? ins->ctype : ins->dtype));
 }
 
 static void compile_paired(compiler *x, int i) {
@@ -472,31 +470,13 @@ static int compile_tile(compiler *x, const compile_pool *l) {
   return 0;
 }
 
-/* Rough nanoseconds per element of a row in float32, AVX-512. */
-static double compile_row_cost(int op) {
-  switch (op) {
-    case OP_exp: case OP_exp2: case OP_log2: case OP_log: case OP_sqrt:
-    case OP_rsqrt: case OP_div: case OP_reciprocal: return 0.15;
-    case OP_sigmoid: case OP_silu: case OP_expm1: case OP_log1p:
-    case OP_log10: case OP_sin: case OP_cos: case OP_erf: case OP_tanh:
-    case OP_gelu: case OP_elu: case OP_selu: case OP_atan: return 0.3;
-    case OP_pow: case OP_atan2: case OP_tan: case OP_asin: case OP_acos:
-    case OP_sinh: case OP_cosh: case OP_asinh: case OP_acosh: case OP_atanh:
-    case OP_softplus: case OP_logsigmoid: return 0.8;
-    case OP_mish: case OP_floor_div: return 1;
-    case OP_rand: case OP_rand_bits: return 1;
-    case OP_randn: case OP_randint: return 2;
-    case OP_remainder: return 4;
-    default: return 0.04;
-  }
-}
-
+/* Rough nanoseconds per element. */
 static double compile_cost(const compiler *x) {
   double sum = 0, arrays = 0.03 * (x->nin + x->nout);
   int i;
   for (i = 0; i < x->g->ncode; i++) {
     const limn_instr *ins = &x->g->code[i];
-    double c = ins->op < LIMN_NOP ? compile_row_cost(ins->op)
+    double c = ins->op < LIMN_NOP ? limn_prog_row_cost(ins->op)
                : ins->op == LIMN_I_CAST ? 0.04 : 0;
     int et = compile_et(ins->ctype);
     if (x->v[i].konst) continue;

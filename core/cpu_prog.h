@@ -59,8 +59,7 @@ typedef struct {
   char scratch[PROG_SCRATCH];
 } prog_frame;
 
-/* As limn_cpu_prog_new. `ones` marks inputs known to have one element, `room`
- * is what a tile of 1 element needs outside the program, in bytes. */
+/* As limn_cpu_prog_new. `ones` marks inputs known to have one element. */
 int limn_prog_new(limn_context *c, const limn_group *g,
                   const uint8_t *in_dtype, int nin, const uint8_t *out_dtype,
                   int nout, uint32_t ones, limn_cpu_prog **out);
@@ -74,6 +73,9 @@ void limn_prog_one(const limn_cpu_prog *p, prog_frame *f, int k,
  * of LIMN_ELEM_PAD it must be less, and arrays are padded here. */
 void limn_prog_tile(const limn_cpu_prog *p, prog_frame *f, int64_t n,
                     int64_t first);
+
+/* Rough nanoseconds per element of a row in float32 with AVX-512. */
+double limn_prog_row_cost(int op);
 
 static inline int prog_log2(int size) {
   return size >= 8 ? 3 : size >= 4 ? 2 : size >> 1;

@@ -210,7 +210,6 @@ static int cpu_spread(limn_context *c, const limn_step *s,
 
 static int cpu_launch(struct limn_device *d, const limn_step *s,
                       const limn_bind *b) {
-  d->launches++;
   if (!s->ntiles) return 0; /* nothing to compute, or a step of exec.c */
   if (s->kind == LIMN_STEP_MATMUL) limn_cpu_matmul_begin(s, b);
   if (d->c->opt.threads < 2 || s->ntiles < 2 || s->cost_ns < CPU_WORTH) {

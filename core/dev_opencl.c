@@ -68,8 +68,8 @@ static int cl_write(limn_gpu *g, void *mem, size_t off, const void *src,
     cl_mem from = f->CreateBuffer(d->context, CL_MEM_RO | CL_MEM_COPY_HOST, n,
                                   (void *)(uintptr_t)src, &code);
     if (code == CL_OK && from) {
-      code = f->EnqueueCopyBuffer(d->queue, from, mem, 0, off, n, 0, NULL,
-                                  NULL);
+      code =
+          f->EnqueueCopyBuffer(d->queue, from, mem, 0, off, n, 0, NULL, NULL);
       f->ReleaseMemObject(from);
       return code ? cl_fail(d, code, "clEnqueueCopyBuffer") : 0;
     }
@@ -81,8 +81,8 @@ static int cl_write(limn_gpu *g, void *mem, size_t off, const void *src,
 
 static int cl_read(limn_gpu *g, void *mem, size_t off, void *dst, size_t n) {
   cl_dev *d = cl_of(g);
-  int code = d->l->f.EnqueueReadBuffer(d->queue, mem, 1, off, n, dst, 0, NULL,
-                                       NULL);
+  int code =
+      d->l->f.EnqueueReadBuffer(d->queue, mem, 1, off, n, dst, 0, NULL, NULL);
   d->unsent = 0;
   return code ? cl_fail(d, code, "clEnqueueReadBuffer") : 0;
 }
@@ -101,8 +101,7 @@ static int cl_build_fail(cl_dev *d, cl_program p, int code) {
   size_t n = 0;
   if (d->l->f.GetProgramBuildInfo(p, d->id, CL_BUILD_LOG, sizeof log - 1, log,
                                   &n))
-    snprintf(log, sizeof log, "(the log is longer than %zu bytes)",
-             sizeof log);
+    snprintf(log, sizeof log, "(the log is longer than %zu bytes)", sizeof log);
   return limn_fail(d->gpu.c, LIMN_EDEVICE,
                    "OpenCL: a kernel did not compile (error %d): %s", code,
                    log);
@@ -223,22 +222,20 @@ static int cl_gemm(limn_gpu *g, const limn_gpu_gemm *m, void *const mem[3],
   size_t lda = (size_t)m->lda, ldb = (size_t)m->ldb;
   int code;
   if (m->dtype == LIMN_F32)
-    code = d->l->sgemm(CL_BLAS_ROW_MAJOR, ta, tb, M, N, K, 1.0f, mem[1],
-                       (size_t)off[1], lda, (size_t)m->sa, mem[2],
-                       (size_t)off[2], ldb, (size_t)m->sb, 0.0f, mem[0],
-                       (size_t)off[0], N, M * N, (size_t)m->batch, &d->queue,
-                       NULL);
+    code = d->l->sgemm(
+        CL_BLAS_ROW_MAJOR, ta, tb, M, N, K, 1.0f, mem[1], (size_t)off[1], lda,
+        (size_t)m->sa, mem[2], (size_t)off[2], ldb, (size_t)m->sb, 0.0f, mem[0],
+        (size_t)off[0], N, M * N, (size_t)m->batch, &d->queue, NULL);
   else
-    code = d->l->dgemm(CL_BLAS_ROW_MAJOR, ta, tb, M, N, K, 1.0, mem[1],
-                       (size_t)off[1], lda, (size_t)m->sa, mem[2],
-                       (size_t)off[2], ldb, (size_t)m->sb, 0.0, mem[0],
-                       (size_t)off[0], N, M * N, (size_t)m->batch, &d->queue,
-                       NULL);
+    code = d->l->dgemm(
+        CL_BLAS_ROW_MAJOR, ta, tb, M, N, K, 1.0, mem[1], (size_t)off[1], lda,
+        (size_t)m->sa, mem[2], (size_t)off[2], ldb, (size_t)m->sb, 0.0, mem[0],
+        (size_t)off[0], N, M * N, (size_t)m->batch, &d->queue, NULL);
   return code ? cl_fail(d, code, "CLBlast's gemm") : 0;
 }
 
 static const limn_gpu_driver cl_driver = {
-    cl_mem_new, cl_mem_del, cl_write, cl_read, cl_finish, cl_build,
+    cl_mem_new, cl_mem_del,   cl_write,    cl_read,  cl_finish,     cl_build,
     cl_unbuild, cl_kernel_of, cl_unkernel, cl_start, cl_gemm_worth, cl_gemm,
 };
 
@@ -253,7 +250,7 @@ static void cl_libs_release(limn_context *c, cl_libs *l) {
 
 /* The name of the first function that the library lacks, or NULL. */
 static const char *cl_load(cl_libs *l) {
-#define CL_LOAD(type, name, args)                                  \
+#define CL_LOAD(type, name, args)                                 \
   *(void **)(void *)&l->f.name = limn_dl_sym(l->lib, "cl" #name); \
   if (!l->f.name) return "cl" #name;
   CL_FUNCTIONS(CL_LOAD)
@@ -277,8 +274,8 @@ static void cl_load_blas(limn_context *c, cl_libs *l) {
 }
 
 static int cl_libs_new(limn_context *c, cl_libs **out) {
-  const char *names[] = {c->flags.opencl_lib, "libOpenCL.so.1",
-                         "libOpenCL.so", "OpenCL.dll",
+  const char *names[] = {c->flags.opencl_lib, "libOpenCL.so.1", "libOpenCL.so",
+                         "OpenCL.dll",
                          "/System/Library/Frameworks/OpenCL.framework/OpenCL"};
   bool named = c->flags.opencl_lib[0];
   const char *missing;
@@ -423,8 +420,11 @@ bail:
 }
 
 const limn_device_ops limn_opencl_ops = {
-    "opencl",       false,            cl_open,          cl_close,
-    limn_gpu_alloc, limn_gpu_free,    limn_gpu_upload,  limn_gpu_download,
-    limn_gpu_wait,  limn_gpu_prepare, limn_gpu_discard, limn_gpu_launch_step,
+    "opencl",          false,
+    cl_open,           cl_close,
+    limn_gpu_alloc,    limn_gpu_free,
+    limn_gpu_upload,   limn_gpu_download,
+    limn_gpu_wait,     limn_gpu_prepare,
+    limn_gpu_discard,  limn_gpu_launch_step,
     limn_gpu_supports, limn_gpu_fault,
 };

@@ -222,6 +222,12 @@ int limn_fault_fail(limn_context *c, const limn_fault *f) {
   const char *where = f->site < c->nsites ? c->site_text[f->site] : NULL;
   int64_t size = f->limit - f->base + 1;
   if (!where) where = "indexing";
+  if (strlen(where) >= 11 && !strcmp(where + strlen(where) - 11, "class label"))
+    return limn_fail(
+        c, f->code, "%s %lld in row %lld: labels are %lld..%lld%s", where,
+        (long long)f->value, (long long)f->at + 1, (long long)f->base,
+        (long long)f->limit,
+        f->value == f->base - 1 ? "; data that counts from 0: add 1" : "");
   if (f->value < f->base && f->value < 0 && f->value + size >= 0 && size > 0)
     limn_fail(c, f->code,
               "%s: index %lld at position %lld is out of range: the size is "
@@ -249,6 +255,7 @@ static void device_void(limn_device *d, uint64_t serial) {
 int limn_device_wait(limn_device *d) {
   limn_fault f;
   memset(&f, 0, sizeof f);
+  d->in_flight = 0;
   LIMN_TRY(d->ops->wait(d));
   if (!d->ops->fault) return 0;
   LIMN_TRY(d->ops->fault(d, &f));

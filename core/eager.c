@@ -455,9 +455,6 @@ static int tape_arg(limn_trace *t, const limn_param *p, const limn_value *v,
     limn_graph_node(t->g, r)->kind = LIMN_V_INT;
     t->in[t->nin - 1].i = v->i;
   }
-  LIMN_TRY(limn_grow(t->c, &t->number, &t->number_cap, t->nnumber + 1,
-                     sizeof *t->number));
-  t->number[t->nnumber++] = x;
   *out = limn_aref(r);
   return 0;
 }

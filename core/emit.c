@@ -59,10 +59,11 @@ int emit_dest(emitter *e, limn_ref r, limn_operand *out) {
   const limn_type *t = emit_type(e, r);
   int kind = LIMN_SLOT_TEMP;
   int32_t index = 0;
-  if (e->out_of[r - 1] >= 0) {
-    kind = LIMN_SLOT_OUT, index = e->out_of[r - 1];
-  } else if (e->write_of[r - 1] >= 0) {
+  /* A result that is a cell's value too is a view of the cell's memory. */
+  if (e->write_of[r - 1] >= 0) {
     kind = LIMN_SLOT_WRITE, index = e->write_of[r - 1];
+  } else if (e->out_of[r - 1] >= 0) {
+    kind = LIMN_SLOT_OUT, index = e->out_of[r - 1];
   }
   LIMN_TRY(emit_slot(e, kind, (uint32_t)index, t->dtype, &t->shape,
                      &out->slot));
@@ -128,13 +129,6 @@ int emit_imm_const(emitter *e, double f, int64_t i, uint16_t *out) {
   return emit_imm_push(e, src, out);
 }
 
-static int64_t emit_saturate(double f) {
-  if (f != f) return 0;
-  if (f >= 9223372036854775807.0) return INT64_MAX;
-  if (f <= -9223372036854775808.0) return INT64_MIN;
-  return (int64_t)f;
-}
-
 int emit_imm(emitter *e, limn_arg a, int dtype, uint16_t *out) {
   limn_imm_source src;
   (void)dtype;
@@ -143,11 +137,11 @@ int emit_imm(emitter *e, limn_arg a, int dtype, uint16_t *out) {
     case LIMN_A_INT: case LIMN_A_BOOL:
       return emit_imm_const(e, (double)a.u.i, a.u.i, out);
     case LIMN_A_REAL:
-      return emit_imm_const(e, a.u.f, emit_saturate(a.u.f), out);
+      return emit_imm_const(e, a.u.f, limn_saturate(a.u.f), out);
     case LIMN_A_REF: {
       const limn_type *t = emit_type(e, a.u.ref);
       if (t->known && t->kind == LIMN_V_REAL)
-        return emit_imm_const(e, t->f, emit_saturate(t->f), out);
+        return emit_imm_const(e, t->f, limn_saturate(t->f), out);
       if (t->known) return emit_imm_const(e, (double)t->i, t->i, out);
       src.value = e->host_of[a.u.ref - 1];
       if (src.value < 0) break;
@@ -181,6 +175,8 @@ int emit_copy(emitter *e, const limn_operand *from, const limn_operand *to,
                          0};
   s->group->ncode = n + 1;
   s->group->code = code;
+  s->flag = n == 1 && limn_view_is_dense(&from->v) &&
+            limn_view_is_dense(&to->v) && from->v.offset == to->v.offset;
   emit_set(e, s, false, 0, from);
   emit_set(e, s, true, 0, to);
   return 0;
@@ -254,15 +250,20 @@ int emit_args(emitter *e, limn_ref r, limn_type *out, limn_type *pool) {
                          EMIT_POOL);
 }
 
-uint32_t emit_site(emitter *e, limn_ref r, const char *what) {
+/* Where a data error happened: "net.lua:14: gather in head"; for class labels
+ * the sentence starts with what they are. */
+int emit_site(emitter *e, limn_ref r, const char *what, uint32_t *site) {
   const limn_node *n = limn_graph_node(e->g, r);
   const char *line = limn_graph_text(e->g, n->line);
   const char *path = limn_graph_text(e->g, n->path);
   char text[512];
-  snprintf(text, sizeof text, "%s%s%s%s%s%s%s%s", line, *line ? ": " : "",
-           limn_op_get(n->op)->name, *path ? " in " : "", path,
-           *what ? " (" : "", what, *what ? ")" : "");
-  return limn_error_site(e->c, text);
+  if (!strcmp(what, "label"))
+    snprintf(text, sizeof text, "%s%sclass label", line, *line ? ": " : "");
+  else
+    snprintf(text, sizeof text, "%s%s%s%s%s", line, *line ? ": " : "",
+             limn_op_get(n->op)->name, *path ? " in " : "", path);
+  *site = limn_error_site(e->c, text);
+  return *site ? 0 : LIMN_EMEM; /* site 0 would be no error */
 }
 
 /* -- Nodes that move nothing -- */
@@ -388,10 +389,10 @@ static int emit_host(emitter *e) {
 
 /* -- Outputs and writes -- */
 
-static bool emit_slot_is(const emitter *e, const emit_value *v, int kind,
+static bool emit_slot_is(const emitter *e, const limn_operand *o, int kind,
                          uint32_t index) {
-  const limn_slot_info *i = &e->p->info[v->slot];
-  return v->state == EMIT_MEM && i->kind == kind && i->index == index;
+  const limn_slot_info *i = &e->p->info[o->slot];
+  return i->kind == kind && i->index == index;
 }
 
 static bool emit_whole(const emitter *e, const limn_operand *o) {
@@ -408,18 +409,18 @@ static int emit_out_tensor(emitter *e, uint32_t k, limn_out_info *out) {
   out->kind = LIMN_V_TENSOR;
   LIMN_TRY(emit_memory(e, r, &o));
   kind = e->p->info[o.slot].kind;
-  if (kind == LIMN_SLOT_OUT && emit_whole(e, &o)) {
-    out->whole = true;
-  } else if (kind == LIMN_SLOT_TEMP || kind == LIMN_SLOT_WRITE ||
-             kind == LIMN_SLOT_OUT) {
-    /* Scratch never leaves a run, and outputs are allocations of their own. */
+  if (kind == LIMN_SLOT_TEMP ||
+      ((kind == LIMN_SLOT_WRITE || kind == LIMN_SLOT_OUT) &&
+       !emit_whole(e, &o))) {
+    /* Scratch never leaves a run; a part does not keep the whole alive. */
     to.dtype = t->dtype;
     LIMN_TRY(emit_slot(e, LIMN_SLOT_OUT, k, t->dtype, &t->shape, &to.slot));
     limn_view_dense(&to.v, t->shape.ndim, t->shape.d);
     LIMN_TRY(emit_copy(e, &o, &to, r));
     o = to;
-    out->whole = true;
   }
+  out->whole = emit_slot_is(e, &o, LIMN_SLOT_OUT, k) &&
+               limn_shape_eq(&e->p->info[o.slot].shape, &t->shape);
   out->slot = o.slot;
   out->dtype = o.dtype;
   out->v = o.v;
@@ -463,7 +464,7 @@ static int emit_write(emitter *e, uint32_t ci) {
                      gc->cell->name ? gc->cell->name : "cell");
   LIMN_TRY(emit_memory(e, r, &o));
   kind = e->p->info[o.slot].kind;
-  if (!emit_slot_is(e, &e->val[r - 1], LIMN_SLOT_WRITE, ci) &&
+  if (!emit_slot_is(e, &o, LIMN_SLOT_WRITE, ci) &&
       (kind == LIMN_SLOT_TEMP || kind == LIMN_SLOT_WRITE ||
        !emit_whole(e, &o) || o.dtype != gc->cell->dtype)) {
     to.dtype = (uint8_t)gc->cell->dtype;
@@ -480,11 +481,29 @@ static int emit_write(emitter *e, uint32_t ci) {
   return 0;
 }
 
+/* Whether a step reads of slot `from` only the element that it writes of slot
+ * `to` at the same time. */
+static bool emit_elementwise(const limn_step *s, uint32_t from, uint32_t to) {
+  const limn_view *w = NULL;
+  if (s->kind != LIMN_STEP_GROUP) return false;
+  for (int k = 0; k < s->nout; k++)
+    if (s->out[k].slot == to) w = &s->out[k].v;
+  if (!w || !limn_view_is_dense(w)) return false;
+  for (int k = 0; k < s->nin; k++) {
+    const limn_view *v = &s->in[k].v;
+    if (s->in[k].slot == from &&
+        (!limn_view_is_dense(v) || v->offset != w->offset))
+      return false;
+  }
+  return true;
+}
+
 /* A cell may be written in its own memory when nothing reads the old value
  * after, or while, the new one appears: readers come before the writing step,
  * or are that step itself and read the same element that it writes. */
-static void emit_inplace(emitter *e, limn_slot_info *w) {
+static void emit_inplace(emitter *e, uint32_t at) {
   limn_plan *p = e->p;
+  limn_slot_info *w = &p->info[at];
   for (uint32_t i = 0; i < p->nslot; i++) {
     limn_slot_info *s = &p->info[i];
     if (s->kind != LIMN_SLOT_CELL || s->index != w->index) continue;
@@ -493,16 +512,9 @@ static void emit_inplace(emitter *e, limn_slot_info *w) {
     for (uint32_t k = 0; k < p->nwrite; k++)
       if (p->write[k].slot == i) return;
     if (s->last > w->first) return;
-    if (s->last == w->first) {
-      const limn_step *st = &p->step[w->first];
-      if (st->kind != LIMN_STEP_GROUP) return;
-      for (int k = 0; k < st->nin; k++)
-        if (st->in[k].slot == i && !limn_view_is_dense(&st->in[k].v)) return;
-      for (int k = 0; k < st->nout; k++)
-        if (&p->info[st->out[k].slot] == w &&
-            !limn_view_is_dense(&st->out[k].v))
-          return;
-    }
+    if (s->last >= 0 && s->last == w->first &&
+        !emit_elementwise(&p->step[w->first], i, at))
+      return;
   }
   w->inplace = true;
 }
@@ -530,12 +542,33 @@ static int emit_init(emitter *e) {
                  e->p->write ? 0 : LIMN_EMEM;
 }
 
+/* Whether the node is x in the same order under another shape. */
+static bool emit_reshapes(int op) {
+  return op == OP_reshape || op == OP_reshape_like || op == OP_flatten ||
+         op == OP_squeeze || op == OP_unsqueeze;
+}
+
+/* What a result is merely a reshape of lies in the result's memory. */
+static void emit_index_reshapes(emitter *e) {
+  for (limn_ref r = e->g->nnode; r >= 1; r--) {
+    limn_arg x;
+    limn_ref s;
+    if (e->out_of[r - 1] < 0 || e->f->canon[r - 1] != r ||
+        !emit_reshapes(limn_graph_node(e->g, r)->op))
+      continue;
+    x = limn_node_args(e->g, r)[0];
+    s = emit_canon(e, x);
+    if (e->out_of[s - 1] < 0) e->out_of[s - 1] = e->out_of[r - 1];
+  }
+}
+
 static void emit_index(emitter *e) {
   limn_graph *g = e->g;
   for (uint32_t r = 0; r < g->nnode; r++) e->out_of[r] = e->write_of[r] = -1;
   for (uint32_t k = g->nout; k-- > 0;)
     if (emit_is_tensor(e, g->out[k]))
       e->out_of[emit_canon(e, g->out[k]) - 1] = (int32_t)k;
+  emit_index_reshapes(e);
   for (uint32_t i = 0; i < g->ncell; i++) {
     limn_cell *cell = g->cell[i].cell;
     const limn_type *t;
@@ -570,6 +603,6 @@ int limn_emit(limn_plan *p, limn_infer *I, limn_fused *f, limn_arena *tmp) {
   for (uint32_t i = 0; i < e.g->ncell; i++)
     if (e.g->cell[i].write.tag == LIMN_A_REF) LIMN_TRY(emit_write(&e, i));
   for (uint32_t i = 0; i < p->nslot; i++)
-    if (p->info[i].kind == LIMN_SLOT_WRITE) emit_inplace(&e, &p->info[i]);
+    if (p->info[i].kind == LIMN_SLOT_WRITE) emit_inplace(&e, i);
   return 0;
 }

@@ -59,7 +59,7 @@ int emit_args(emitter *e, limn_ref r, limn_type *out, limn_type *pool);
 int emit_imm(emitter *e, limn_arg a, int dtype, uint16_t *out);
 int emit_imm_const(emitter *e, double f, int64_t i, uint16_t *out);
 bool emit_is_tensor(const emitter *e, limn_arg a);
-uint32_t emit_site(emitter *e, limn_ref r, const char *what);
+int emit_site(emitter *e, limn_ref r, const char *what, uint32_t *site);
 
 #define EMIT_POOL 256 /* list elements of one op's resolved arguments */
 

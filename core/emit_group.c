@@ -267,6 +267,15 @@ static int emit_plain_group(emitter *e, int32_t gi) {
 
 /* -- Reductions -- */
 
+/* The iteration shape comes with the inputs, so a value made of numbers alone
+ * gets an input that nothing loads. */
+static int reduce_shape_input(coder *k) {
+  limn_shape one = {0, {0}};
+  LIMN_TRY(emit_temp(k->e, LIMN_F32, &one, &k->in[0]));
+  k->nin = 1;
+  return code_spread(k, &k->in[0], 0);
+}
+
 /* Which dims of the operand the root reduces. */
 static int reduce_mask(emitter *e, limn_ref root, bool *mask) {
   const limn_node *n = limn_graph_node(e->g, root);
@@ -305,6 +314,7 @@ static int emit_reduction(emitter *e, int32_t gi) {
     if (mask[d]) k.order[j++] = d;
   if (fused) {
     LIMN_TRY(code_members(&k, root));
+    if (k.nin == 0) LIMN_TRY(reduce_shape_input(&k));
     at = e->instr[xr - 1];
   } else {
     LIMN_TRY(emit_operand(e, x, &k.in[0]));

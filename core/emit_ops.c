@@ -108,7 +108,7 @@ static int ops_select(emitter *e, limn_ref r, const limn_type *a) {
   limn_view_dense(&index.v, 1, d1);
   index.v.offset = off;
   s->base = a[3].i;
-  s->site = emit_site(e, r, ops_what(&a[4]));
+  LIMN_TRY(emit_site(e, r, ops_what(&a[4]), &s->site));
   emit_set(e, s, false, 0, &x);
   emit_set(e, s, false, 1, &index);
   emit_set(e, s, true, 0, &out);
@@ -127,7 +127,7 @@ static int ops_gather(emitter *e, limn_ref r, const limn_type *a) {
   LIMN_TRY(emit_step(e, LIMN_STEP_GATHER, OP_gather, 2, 1, r, &s));
   s->dim = (uint8_t)ops_dim(&a[1], t->shape.ndim);
   s->base = a[3].i;
-  s->site = emit_site(e, r, ops_what(&a[4]));
+  LIMN_TRY(emit_site(e, r, ops_what(&a[4]), &s->site));
   emit_set(e, s, false, 0, &x);
   emit_set(e, s, false, 1, &index);
   emit_set(e, s, true, 0, &out);
@@ -161,7 +161,7 @@ static int ops_add(emitter *e, limn_ref r, const limn_type *a, int kind) {
   LIMN_TRY(emit_step(e, kind, n->op, 2, 1, r, &s));
   s->dim = (uint8_t)dim;
   s->base = a[4].i;
-  s->site = emit_site(e, r, "");
+  LIMN_TRY(emit_site(e, r, "", &s->site));
   if (kind == LIMN_STEP_INDEX_ADD) {
     int64_t off = v.v.offset, ioff = index.v.offset;
     int64_t m = limn_numel(index.v.ndim, index.v.d), d1[1] = {m};

@@ -118,17 +118,25 @@ static int exec_bind_input(limn_plan *p, limn_slot *s, uint32_t i,
   return 0;
 }
 
+/* Expansion may add consts of regions, always the same ones. */
 static int exec_bind_const(limn_plan *p, limn_slot *s, uint32_t i) {
   limn_planner *n = p->g->planner;
-  limn_graph_const *k = &p->g->konst[i];
+  limn_graph_const *k = &p->expanded->konst[i];
   limn_tensor *t;
-  if (!n->konst[i]) {
+  LIMN_TRY(limn_grow(p->c, &n->konst, &n->konst_cap, i + 1,
+                     sizeof(limn_cell *)));
+  if (!n->konst[i])
     LIMN_TRY(limn_cell_new(p->c, LIMN_CELL_BUFFER, k->value, &n->konst[i]));
-  }
   LIMN_TRY(limn_cell_get(n->konst[i], p->dev, &t));
   exec_bind_tensor(s, t);
   s->cell = n->konst[i];
   return 0;
+}
+
+/* Whether nobody else sees this memory, which is all of its storage. */
+static bool exec_is_free(const limn_tensor *t) {
+  return t->refs == 1 && t->st->refs == 1 && !t->st->borrowed &&
+         t->v.offset == 0 && limn_tensor_is_dense(t);
 }
 
 /* Memory for a cell's next value: its own when nobody can see it. */
@@ -140,14 +148,16 @@ static int exec_bind_write(limn_plan *p, uint32_t at) {
   if (own && p->dev->index < cell->nrep) {
     limn_replica *r = &cell->rep[p->dev->index];
     t = r->value && r->version == cell->version ? r->value : NULL;
-    if (t && (t->refs > 1 || t->st->refs > 1 || t->st->borrowed ||
-              t->v.offset != 0 || !limn_tensor_is_dense(t)))
-      t = NULL;
+    if (t && !exec_is_free(t)) t = NULL;
   }
-  if (t)
+  if (t) {
     limn_tensor_retain(t);
-  else
+  } else if (p->spare[at] && exec_is_free(p->spare[at])) {
+    t = p->spare[at];
+    p->spare[at] = NULL;
+  } else {
     LIMN_TRY(limn_tensor_new(p->c, p->dev, info->dtype, &info->shape, &t));
+  }
   p->written[at] = t;
   exec_bind_tensor(&p->slot[at], t);
   return 0;
@@ -207,39 +217,55 @@ static int exec_scratch(limn_plan *p) {
   return 0;
 }
 
+static int exec_bind_slot(limn_plan *p, uint32_t at, const limn_run_arg *in,
+                          limn_tensor *const *into) {
+  uint32_t index = p->info[at].index;
+  limn_slot *s = &p->slot[at];
+  limn_cell *cell;
+  limn_tensor *t;
+  switch (p->info[at].kind) {
+    case LIMN_SLOT_INPUT: return exec_bind_input(p, s, index, in);
+    case LIMN_SLOT_CONST: return exec_bind_const(p, s, index);
+    case LIMN_SLOT_OUT: return exec_bind_out(p, at, into);
+    case LIMN_SLOT_WRITE: return exec_bind_write(p, at);
+    default:
+      cell = p->expanded->cell[index].cell;
+      LIMN_TRY(limn_cell_get(cell, p->dev, &t));
+      exec_bind_tensor(s, t);
+      s->cell = cell;
+      return 0;
+  }
+}
+
+/* Temporaries stay bound until the scratch moves; what allocates comes first,
+ * as running short of memory may run other graphs, which may move it. */
 static int exec_bind(limn_plan *p, const limn_run_arg *in,
                      limn_tensor *const *into, void *scratch) {
-  limn_tensor *t;
+  for (uint32_t k = 0; k < p->nbind; k++)
+    LIMN_TRY(exec_bind_slot(p, p->bind[k], in, into));
+  if (p->scratch == 0) return 0;
   if (!scratch) {
     LIMN_TRY(exec_scratch(p));
     scratch = p->dev->scratch;
   }
-  for (uint32_t i = 0; i < p->nslot; i++) {
-    const limn_slot_info *info = &p->info[i];
-    limn_slot *s = &p->slot[i];
-    switch (info->kind) {
-      case LIMN_SLOT_INPUT:
-        LIMN_TRY(exec_bind_input(p, s, info->index, in));
-        break;
-      case LIMN_SLOT_CELL:
-        s->cell = p->expanded->cell[info->index].cell;
-        LIMN_TRY(limn_cell_get(s->cell, p->dev, &t));
-        s->mem = t->st->mem;
-        s->off = t->v.offset * limn_dtype_size(t->dtype);
-        break;
-      case LIMN_SLOT_CONST:
-        LIMN_TRY(exec_bind_const(p, s, info->index));
-        break;
-      case LIMN_SLOT_OUT: LIMN_TRY(exec_bind_out(p, i, into)); break;
-      case LIMN_SLOT_WRITE: LIMN_TRY(exec_bind_write(p, i)); break;
-      default: s->mem = scratch, s->off = info->off;
-    }
-  }
+  if (scratch == p->bound_scratch) return 0;
+  for (uint32_t i = 0; i < p->nslot; i++)
+    if (p->info[i].kind == LIMN_SLOT_TEMP)
+      p->slot[i] = (limn_slot){scratch, p->info[i].off, NULL};
+  p->bound_scratch = scratch;
   return 0;
+}
+
+/* Arguments are held while they are in use, so that a cell's value among them
+ * is not written in place. */
+static void exec_hold(limn_plan *p, const limn_run_arg *in) {
+  for (uint32_t i = 0; i < p->g->nin; i++)
+    if (!p->g->in[i].number) limn_tensor_retain(in[i].t);
 }
 
 /* Number operands that depend on the run's number inputs. */
 static int exec_numbers(limn_plan *p, const limn_run_arg *in) {
+  if (p->nhost == 0) return 0;
   for (uint32_t i = 0; i < p->nhost; i++) {
     limn_host_step *h = &p->host[i];
     limn_type *v = &p->host_value[i];
@@ -248,7 +274,7 @@ static int exec_numbers(limn_plan *p, const limn_run_arg *in) {
       v->kind = h->arg[0].kind;
       v->known = true;
       v->f = in[h->input].number;
-      v->i = (int64_t)in[h->input].number;
+      v->i = limn_saturate(in[h->input].number);
       continue;
     }
     for (int k = 0; k < h->nargs; k++)
@@ -261,20 +287,21 @@ static int exec_numbers(limn_plan *p, const limn_run_arg *in) {
     if (from < 0) continue;
     v = &p->host_value[from];
     p->imm[i].f = v->kind == LIMN_V_REAL ? v->f : (double)v->i;
-    p->imm[i].i = v->kind != LIMN_V_REAL ? v->i
-                  : v->f != v->f ? 0
-                  : v->f >= 9.2e18 ? INT64_MAX
-                  : v->f <= -9.2e18 ? INT64_MIN : (int64_t)v->f;
+    p->imm[i].i = v->kind == LIMN_V_REAL ? limn_saturate(v->f) : v->i;
   }
   return 0;
 }
 
-static void exec_unbind(limn_plan *p) {
-  for (uint32_t i = 0; i < p->nslot; i++) {
+static void exec_unbind(limn_plan *p, const limn_run_arg *in) {
+  for (uint32_t k = 0; k < p->nbind; k++) {
+    uint32_t i = p->bind[k];
+    if (!p->written[i]) continue;
     limn_tensor_release(p->written[i]);
     p->written[i] = NULL;
   }
   for (uint32_t i = 0; i < p->g->nin; i++) {
+    if (p->g->in[i].number) continue;
+    limn_tensor_release(in[i].t);
     limn_tensor_release(p->held[i]);
     p->held[i] = NULL;
   }
@@ -360,6 +387,14 @@ static void exec_time(limn_plan *p, const limn_step *s, uint64_t ns) {
            limn_graph_text(p->expanded, n->path));
 }
 
+/* A copy of a cell to itself, where it is written in place. */
+static bool exec_is_idle(const limn_plan *p, const limn_step *s) {
+  const limn_slot *to, *from;
+  if (s->kind != LIMN_STEP_GROUP || !s->flag) return false;
+  to = &p->slot[s->out[0].slot], from = &p->slot[s->in[0].slot];
+  return to->mem == from->mem && to->off == from->off;
+}
+
 static int exec_steps(limn_plan *p, const limn_bind *b, bool *started) {
   limn_device *d = p->dev;
   bool timed = limn_dumps(p->c, 'x') && p->c->opt.now_ns;
@@ -369,7 +404,7 @@ static int exec_steps(limn_plan *p, const limn_bind *b, bool *started) {
     *started = true;
     if (s->kind == LIMN_STEP_PRINT)
       LIMN_TRY(exec_print(p, s));
-    else
+    else if (!exec_is_idle(p, s))
       LIMN_TRY(d->ops->launch(d, s, b));
     if (!timed) continue;
     LIMN_TRY(d->ops->wait(d));
@@ -379,46 +414,107 @@ static int exec_steps(limn_plan *p, const limn_bind *b, bool *started) {
   return 0;
 }
 
+/* -- Values -- */
+
+/* The tensor behind a slot, borrowed. */
+static int exec_slot_tensor(limn_plan *p, uint32_t slot,
+                            const limn_run_arg *in, limn_tensor **out) {
+  uint32_t i = p->info[slot].index;
+  *out = p->written[slot];
+  switch (p->info[slot].kind) {
+    case LIMN_SLOT_INPUT: *out = p->held[i] ? p->held[i] : in[i].t; return 0;
+    case LIMN_SLOT_CELL:
+      return limn_cell_get(p->expanded->cell[i].cell, p->dev, out);
+    case LIMN_SLOT_CONST:
+      return limn_cell_get(p->g->planner->konst[i], p->dev, out);
+    default: return 0;
+  }
+}
+
+/* Whether the slot is memory that the caller lent for this run, which nothing
+ * else may keep: an output's, or an argument's of a call. */
+static bool exec_is_lent(const limn_plan *p, uint32_t slot,
+                         const limn_tensor *t, limn_tensor *const *into) {
+  const limn_slot_info *info = &p->info[slot];
+  if (info->kind == LIMN_SLOT_OUT) return into && into[info->index];
+  return info->kind == LIMN_SLOT_INPUT && t->st->borrowed && !t->st->release;
+}
+
+static bool exec_same_view(const limn_view *a, const limn_view *b) {
+  if (a->ndim != b->ndim || a->offset != b->offset) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->d[d] != b->d[d] || (a->d[d] != 1 && a->s[d] != b->s[d]))
+      return false;
+  return true;
+}
+
+/* View v of a slot as a tensor (+1): what is there, a view of it, or a copy of
+ * what is lent. */
+static int exec_value(limn_plan *p, uint32_t slot, int dtype, limn_view v,
+                      const limn_run_arg *in, limn_tensor *const *into,
+                      limn_tensor **out) {
+  limn_shape s = {v.ndim, {0}};
+  limn_tensor *t;
+  int rc;
+  *out = NULL;
+  LIMN_TRY(exec_slot_tensor(p, slot, in, &t));
+  v.offset += t->v.offset;
+  if (!exec_is_lent(p, slot, t, into)) {
+    if (!exec_same_view(&t->v, &v)) return limn_tensor_view(t, &v, out);
+    limn_tensor_retain(t);
+    *out = t;
+    return 0;
+  }
+  memcpy(s.d, v.d, sizeof s.d);
+  LIMN_TRY(limn_tensor_new(p->c, p->dev, dtype, &s, out));
+  rc = limn_dev_copy(p->dev, dtype, (*out)->st->mem, &(*out)->v, dtype,
+                     t->st->mem, &v);
+  if (rc == 0) return 0;
+  limn_tensor_release(*out);
+  *out = NULL;
+  return rc;
+}
+
 /* -- Commit -- */
 
-static int exec_write_tensor(limn_plan *p, const limn_write_info *w,
-                             const limn_run_arg *in, limn_tensor **out) {
-  const limn_slot_info *info = &p->info[w->slot];
-  limn_tensor *t = p->written[w->slot];
-  if (info->kind == LIMN_SLOT_INPUT)
-    t = p->held[info->index] ? p->held[info->index] : in[info->index].t;
-  if (info->kind == LIMN_SLOT_CELL)
-    LIMN_TRY(limn_cell_get(p->expanded->cell[info->index].cell, p->dev, &t));
-  if (info->kind == LIMN_SLOT_CONST)
-    LIMN_TRY(limn_cell_get(p->g->planner->konst[info->index], p->dev, &t));
-  limn_tensor_retain(t);
-  *out = t;
-  return 0;
+/* A plan that a call holds takes the cell's last value back as the memory of
+ * its next one, so that runs allocate nothing. */
+static void exec_keep_spare(limn_plan *p, uint32_t slot, limn_tensor *old) {
+  if (p->pins && p->info[slot].kind == LIMN_SLOT_WRITE && !p->spare[slot] &&
+      exec_is_free(old))
+    p->spare[slot] = old;
+  else
+    limn_tensor_release(old);
+}
+
+static int exec_commit_cell(limn_plan *p, const limn_write_info *w,
+                            limn_tensor *t, const limn_bind *b) {
+  limn_cell *cell = p->expanded->cell[w->cell].cell;
+  int at = p->dev->index, rc;
+  limn_tensor *old = at < cell->nrep ? cell->rep[at].value : NULL;
+  if (old) limn_tensor_retain(old);
+  rc = limn_cell_commit(cell, t);
+  cell->run_serial = b->serial;
+  cell->run_dev = p->dev;
+  if (old) exec_keep_spare(p, w->slot, old);
+  return rc;
 }
 
 /* All cells change together: first everything that may fail, then the rest. */
 static int exec_commit(limn_plan *p, const limn_bind *b,
-                       const limn_run_arg *in) {
-  limn_tensor *few[16], **t = few;
+                       const limn_run_arg *in, limn_tensor *const *into) {
   uint32_t n = p->nwrite, got = 0;
   int rc = 0;
-  if (n == 0) return 0;
-  if (n > LIMN_COUNT(few)) {
-    t = limn_alloc(p->c, n * sizeof(limn_tensor *));
-    if (!t) return LIMN_EMEM;
+  for (; got < n; got++) {
+    const limn_write_info *w = &p->write[got];
+    LIMN_GO(exec_value(p, w->slot, w->dtype, w->v, in, into, &p->commit[got]));
   }
-  for (; got < n; got++)
-    LIMN_GO(exec_write_tensor(p, &p->write[got], in, &t[got]));
   for (uint32_t i = 0; i < n; i++) {
-    limn_cell *cell = p->expanded->cell[p->write[i].cell].cell;
-    int r = limn_cell_commit(cell, t[i]);
+    int r = exec_commit_cell(p, &p->write[i], p->commit[i], b);
     if (r < 0) rc = r;
-    cell->run_serial = b->serial;
-    cell->run_dev = p->dev;
   }
 bail:
-  for (uint32_t i = 0; i < got; i++) limn_tensor_release(t[i]);
-  if (t != few) limn_free(p->c, t, n * sizeof(limn_tensor *));
+  for (uint32_t i = 0; i < got; i++) limn_tensor_release(p->commit[i]);
   return rc;
 }
 
@@ -432,42 +528,16 @@ static void exec_void(limn_plan *p) {
 static int exec_out_tensor(limn_plan *p, const limn_out_info *o, uint32_t k,
                            const limn_run_arg *in, limn_tensor *const *into,
                            limn_tensor **out) {
-  const limn_slot_info *info = &p->info[o->slot];
-  limn_tensor *t = p->written[o->slot];
+  limn_tensor *t, *to = into ? into[k] : NULL;
   limn_view v = o->v;
-  if (!o->whole) {
-    limn_write_info w = {0, o->slot, o->v, o->dtype};
-    LIMN_TRY(exec_write_tensor(p, &w, in, &t));
-    if (info->kind == LIMN_SLOT_INPUT && t->v.ndim == v.ndim &&
-        v.offset == 0 && !memcmp(t->v.d, v.d, 8 * (size_t)v.ndim) &&
-        (into == NULL || !into[k])) {
-      bool same = true;
-      for (int d = 0; d < v.ndim; d++)
-        same &= v.d[d] == 1 || t->v.s[d] == v.s[d];
-      if (same) { /* an argument returned unchanged is the same tensor */
-        *out = t;
-        return 0;
-      }
-    }
+  if (!to && !o->whole)
+    return exec_value(p, o->slot, o->dtype, v, in, into, out);
+  LIMN_TRY(exec_slot_tensor(p, o->slot, in, &t));
+  if (to && to != t) {
     v.offset += t->v.offset;
-    if (into && into[k]) {
-      int rc = limn_dev_copy(p->dev, o->dtype, into[k]->st->mem, &into[k]->v,
-                             o->dtype, t->st->mem, &v);
-      limn_tensor_release(t);
-      t = into[k];
-      limn_tensor_retain(t);
-      *out = t;
-      return rc;
-    }
-    int rc = limn_tensor_view(t, &v, out);
-    limn_tensor_release(t);
-    return rc;
-  }
-  if (into && into[k] && into[k] != t) { /* one value for two outputs */
-    limn_view to = into[k]->v;
-    LIMN_TRY(limn_dev_copy(p->dev, o->dtype, into[k]->st->mem, &to, o->dtype,
-                           t->st->mem, &t->v));
-    t = into[k];
+    LIMN_TRY(limn_dev_copy(p->dev, o->dtype, to->st->mem, &to->v, o->dtype,
+                           t->st->mem, &v));
+    t = to;
   }
   limn_tensor_retain(t);
   *out = t;
@@ -519,6 +589,7 @@ int limn_plan_run(limn_plan *p, const limn_run_arg *in,
     return limn_fail(p->c, LIMN_EARG, "this graph is already running");
   memset(out, 0, p->g->nout * sizeof *out);
   p->busy = true;
+  exec_hold(p, in);
   for (uint32_t k = 0; into && k < p->g->nout; k++)
     if (into[k]) LIMN_GO(exec_check_into(p, in, into, k));
   LIMN_GO(exec_numbers(p, in));
@@ -531,15 +602,15 @@ int limn_plan_run(limn_plan *p, const limn_run_arg *in,
   b.serial = ++p->c->serial;
   b.fault = &fault;
   b.c = p->c;
-  p->c->draws += p->g->draws;
+  p->c->draws += p->expanded->draws;
   LIMN_GO(exec_steps(p, &b, &started));
   LIMN_GO(exec_fault(p, &fault));
   LIMN_GO(exec_results(p, in, into, out));
-  if (!p->dry) LIMN_GO(exec_commit(p, &b, in));
+  if (!p->dry) LIMN_GO(exec_commit(p, &b, in, into));
 bail:
   if (rc < 0 && started && !p->dry) exec_void(p);
   if (rc < 0) limn_results_release(p->g, out);
-  exec_unbind(p);
+  exec_unbind(p, in);
   p->busy = false;
   return rc;
 }
@@ -552,11 +623,16 @@ static int exec_check(limn_graph *g, limn_device **dev,
   return exec_device(g, in, dev);
 }
 
+int limn_plan_get(limn_graph *g, limn_device *dev, const limn_run_arg *in,
+                  limn_plan **out) {
+  LIMN_TRY(exec_check(g, &dev, in));
+  return limn_plan_find(g, dev, in, out);
+}
+
 int limn_graph_run(limn_graph *g, limn_device *dev, const limn_run_arg *in,
                    limn_tensor *const *into, limn_result *out) {
   limn_plan *p;
-  LIMN_TRY(exec_check(g, &dev, in));
-  LIMN_TRY(limn_plan_find(g, dev, in, &p));
+  LIMN_TRY(limn_plan_get(g, dev, in, &p));
   p->g->planner->stats.runs++;
   if (g->c->flags.verify) return limn_plan_verify(p, in, into, out);
   return limn_plan_run(p, in, into, NULL, out);
@@ -565,7 +641,6 @@ int limn_graph_run(limn_graph *g, limn_device *dev, const limn_run_arg *in,
 int limn_graph_prepare(limn_graph *g, limn_device *dev,
                        const limn_run_arg *in) {
   limn_plan *p;
-  LIMN_TRY(exec_check(g, &dev, in));
-  LIMN_TRY(limn_plan_find(g, dev, in, &p));
+  LIMN_TRY(limn_plan_get(g, dev, in, &p));
   return exec_scratch(p);
 }

@@ -216,7 +216,7 @@ int limn_plan_verify(limn_plan *p, const limn_run_arg *in,
   for (uint32_t i = 0; i < g->neffect; i++)
     if (limn_graph_node(g, g->effect[i])->op == OP_print)
       return limn_plan_run(p, in, into, NULL, out); /* would print twice */
-  p->pins++;
+  limn_plan_pin(p);
   c->flags.passes = 0;
   rc = limn_plan_find(g, p->dev, in, &plain);
   c->flags.passes = passes;
@@ -238,6 +238,6 @@ int limn_plan_verify(limn_plan *p, const limn_run_arg *in,
     }
   if (ref) limn_results_release(g, ref);
   limn_free(c, ref, size);
-  p->pins--;
+  limn_plan_unpin(p);
   return rc;
 }

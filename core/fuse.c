@@ -106,15 +106,23 @@ static void fuse_note_use(limn_ref r, void *p) {
   v->z->use[v->count[x - 1]++] = v->user;
 }
 
+/* The type letters of an op's parameters, read off its signature. */
+int limn_op_types(int op, char *out) {
+  const char *s = limn_op_get(op)->sig;
+  int n = 0;
+  while (n < LIMN_MAXARGS && (s = strchr(s, ':'))) out[n++] = *++s;
+  return n;
+}
+
 /* Operands whose shape alone matters are no uses: no memory waits for them. */
 static void fuse_operands(const limn_infer *I, limn_ref r,
                           void (*fn)(limn_ref, void *), void *p) {
-  limn_param sig[LIMN_MAXARGS];
+  char type[LIMN_MAXARGS];
   const limn_graph *g = I->g;
-  int np = limn_op_params(fuse_node(I, r)->op, sig);
+  int np = limn_op_types(fuse_node(I, r)->op, type);
   for (int i = 0; i < np && i < fuse_node(I, r)->nargs; i++) {
     const limn_arg *a = fuse_arg(I, r, i);
-    if (sig[i].type != 'T') continue;
+    if (type[i] != 'T') continue;
     if (a->tag == LIMN_A_REF &&
         fuse_node(I, a->u.ref)->kind == LIMN_V_TENSOR)
       fn(a->u.ref, p);
@@ -199,6 +207,9 @@ static bool fuse_may_join(fuser *z, limn_ref r, int32_t gi, bool *store) {
   bool outside = z->f->stored[r - 1];
   if (!limn_shape_eq(&z->I->t[r - 1].shape, &G->shape)) return false;
   if (G->nmember >= FUSE_MEMBERS) return false;
+  /* Generators count elements in row-major order, reductions reorder them. */
+  if (G->reduce && limn_op_get(fuse_node(z->I, r)->op)->row == LIMN_ROW_G)
+    return false;
   if (G->nin + fuse_operand_count(z->I, r) > FUSE_INPUTS) return false;
   for (uint32_t k = z->use_at[r - 1]; k < z->use_at[r]; k++) {
     limn_ref u = z->use[k];
@@ -206,7 +217,8 @@ static bool fuse_may_join(fuser *z, limn_ref r, int32_t gi, bool *store) {
     if (u <= G->root) return false;
     outside = true;
   }
-  if (outside && (G->reduce || G->nout >= LIMN_STEP_OUT)) return false;
+  if (outside && (G->reduce || G->matmul || G->nout >= LIMN_STEP_OUT))
+    return false;
   *store = outside;
   return true;
 }

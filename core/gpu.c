@@ -314,21 +314,29 @@ static void gpu_patch(const limn_gpu_args *a, const limn_bind *b,
     const limn_gpu_patch *p = &a->patch[i];
     int64_t *n = &num[p->at];
     switch (p->kind) {
-      case LIMN_GPU_OFFSET:
-        *n += b->slot[p->arg].off / limn_dtype_size(p->dtype);
-        break;
-      case LIMN_GPU_IMM: *n = gpu_imm_bits(p->dtype, &b->imm[p->arg]); break;
-      case LIMN_GPU_SEED: *n = (int64_t)b->seed; break;
-      case LIMN_GPU_DRAW: *n = (int64_t)(b->draw0 + p->arg); break;
-      case LIMN_GPU_SERIAL: *n = (int64_t)b->serial; break;
+    case LIMN_GPU_OFFSET:
+      *n += b->slot[p->arg].off / limn_dtype_size(p->dtype);
+      break;
+    case LIMN_GPU_IMM:
+      *n = gpu_imm_bits(p->dtype, &b->imm[p->arg]);
+      break;
+    case LIMN_GPU_SEED:
+      *n = (int64_t)b->seed;
+      break;
+    case LIMN_GPU_DRAW:
+      *n = (int64_t)(b->draw0 + p->arg);
+      break;
+    case LIMN_GPU_SERIAL:
+      *n = (int64_t)b->serial;
+      break;
     }
   }
 }
 
 #define GPU_NUMS 640 /* more than any kernel has */
 
-static int gpu_start(limn_gpu *g, const limn_gpu_launch *l,
-                     const limn_bind *b, void *const temp[2]) {
+static int gpu_start(limn_gpu *g, const limn_gpu_launch *l, const limn_bind *b,
+                     void *const temp[2]) {
   void *mem[LIMN_GPU_MEMS];
   int64_t num[GPU_NUMS];
   uint32_t i;

@@ -24,7 +24,9 @@ typedef struct {
 enum {
   LIMN_GPU_OFFSET, /* adds the slot's offset, in elements of dtype */
   LIMN_GPU_IMM,    /* the bits of imm[arg] as dtype */
-  LIMN_GPU_SEED, LIMN_GPU_DRAW, LIMN_GPU_SERIAL
+  LIMN_GPU_SEED,
+  LIMN_GPU_DRAW,
+  LIMN_GPU_SERIAL
 };
 typedef struct {
   uint8_t kind, dtype;
@@ -55,7 +57,7 @@ bool limn_gpu_table(const limn_gpu_args *a);
 typedef struct {
   int dtype;
   int64_t m, n, k, batch;
-  bool ta, tb; /* stored transposed */
+  bool ta, tb;              /* stored transposed */
   int64_t lda, ldb, sa, sb; /* leading dims, batch strides */
 } limn_gpu_gemm;
 
@@ -164,7 +166,7 @@ int limn_codegen_group(limn_context *c, const limn_step *s, limn_str *out,
  * are `splits` > 1) and "k2" (their reduction). */
 typedef struct {
   int64_t nout, nred, splits, chunk;
-  int lanes; /* work-items that share one output, a power of two */
+  int lanes;  /* work-items that share one output, a power of two */
   bool apart; /* lanes of one output lie apart: neighbours read neighbours */
   bool solo;  /* lanes is always 1: no local memory */
 } limn_gpu_reduce;
@@ -180,9 +182,14 @@ int limn_codegen_fixed(limn_context *c, const limn_step *s, int local,
 bool limn_codegen_f64(const limn_step *s); /* whether it needs float64 */
 /* Whether add_atomic exists for a dtype. */
 bool limn_codegen_atomic(const limn_gpu *g, int dtype);
+
+/* codegen_expr.c */
+const char *limn_codegen_type(int dtype); /* C type of its computing type */
+/* A row's expression in computing type ctype. names: of a, b, c, acc. */
+void limn_codegen_expr(limn_str *o, const char *e, int ctype,
+                       const char *const names[4]);
 /* `name`, of computing type `from`, converted to dtype (and narrowed, if that
  * is narrower than its computing type). */
 void limn_codegen_cast(limn_str *o, const char *name, int from, int dtype);
-const char *limn_codegen_type(int dtype); /* C type of its computing type */
 
 #endif

@@ -46,8 +46,8 @@ static void step_restart(gpu_job *j) {
 }
 
 static int step_text(gpu_job *j, const char *name, int nums) {
-  return limn_codegen_fixed(j->c, j->s, (int)j->g->local, j->g->cpu, name,
-                            nums, &j->src);
+  return limn_codegen_fixed(j->c, j->s, (int)j->g->local, j->g->cpu, name, nums,
+                            &j->src);
 }
 
 static void step_slot(limn_gpu_launch *l, const limn_operand *o) {
@@ -55,8 +55,7 @@ static void step_slot(limn_gpu_launch *l, const limn_operand *o) {
 }
 
 static void step_offset(limn_gpu_launch *l, const limn_operand *o) {
-  limn_gpu_num_patch(&l->args, LIMN_GPU_OFFSET, o->dtype, o->slot,
-                     o->v.offset);
+  limn_gpu_num_patch(&l->args, LIMN_GPU_OFFSET, o->dtype, o->slot, o->v.offset);
 }
 
 static int64_t step_numel(const limn_operand *o) {
@@ -125,8 +124,8 @@ static int step_reduce(gpu_job *j) {
   r = step_reduction(j->g, s);
   if (r.nout == 0) return 0;
   LIMN_GO(step_launch(j, &l));
-  LIMN_GO(limn_codegen_reduce(j->c, s, (int)j->g->local, &r, &j->src,
-                              &l->args, &second));
+  LIMN_GO(limn_codegen_reduce(j->c, s, (int)j->g->local, &r, &j->src, &l->args,
+                              &second));
   LIMN_GO(step_kernel(j, l, "k"));
   l->groups[0] = step_line_groups(j->g, r.nout, r.lanes);
   l->groups[1] = (size_t)r.splits;
@@ -191,8 +190,9 @@ static int step_product_launch(gpu_job *j, const step_product *p,
   for (k = 0; k < 3; k++) /* sizes, strides of a, of b; innermost first */
     for (i = 0; i < 6; i++) {
       int at = p->d.nd - 1 - i;
-      limn_gpu_num(a, at < 0 ? k == 0
-                      : k == 0 ? p->d.d[at] : p->d.s[k - 1][at]);
+      limn_gpu_num(a, at < 0   ? k == 0
+                      : k == 0 ? p->d.d[at]
+                               : p->d.s[k - 1][at]);
     }
   *out = l;
   return a->rc;
@@ -244,8 +244,7 @@ static int step_product_cpu(gpu_job *j, const step_product *p) {
     step_items(l, 4, items);
     return step_kernel(j, l, "gemm_thin");
   }
-  j->code->temp[0] =
-      (size_t)(packed * p->batch) * (size_t)limn_dtype_size(acc);
+  j->code->temp[0] = (size_t)(packed * p->batch) * (size_t)limn_dtype_size(acc);
   LIMN_TRY(step_product_launch(j, p, &l));
   limn_gpu_ptr(&l->args, LIMN_GPU_TEMP, 0);
   items = panels * p->k * p->batch;
@@ -273,8 +272,8 @@ static bool step_product_blas(const gpu_job *j, const step_product *p,
   int dtype = j->s->in[0].dtype;
   if (!drv->gemm || p->d.nd > 1 || !limn_dtype_float(dtype) || p->k == 0)
     return false;
-  *m = (limn_gpu_gemm){dtype, p->m, p->n, p->k, p->batch, false, false,
-                       p->am, p->bk, 0, 0};
+  *m = (limn_gpu_gemm){dtype, p->m,  p->n,  p->k, p->batch, false,
+                       false, p->am, p->bk, 0,    0};
   if (p->ak != 1 && p->k > 1) m->ta = true, m->lda = p->ak;
   if (p->bn != 1 && p->n > 1) m->tb = true, m->ldb = p->bn;
   if (!step_leading(&m->lda, m->ta ? m->m : m->k, m->ta ? m->k : m->m) ||
@@ -300,8 +299,8 @@ static int step_product_library(gpu_job *j, const limn_gpu_gemm *m) {
 }
 
 /* A group in place over the product: input 0 is the output. */
-static int step_product_group(gpu_job *j, limn_group *group,
-                              limn_operand *in, int nin) {
+static int step_product_group(gpu_job *j, limn_group *group, limn_operand *in,
+                              int nin) {
   limn_step s = {0};
   const limn_step *old = j->s;
   int rc;
@@ -505,16 +504,27 @@ static int step_add(gpu_job *j) {
 
 static int step_lower(gpu_job *j) {
   switch (j->s->kind) {
-    case LIMN_STEP_GROUP: return step_group(j);
-    case LIMN_STEP_REDUCE: return step_reduce(j);
-    case LIMN_STEP_MATMUL: return step_matmul(j);
-    case LIMN_STEP_ARG: return step_lines(j, "arg", 8);
-    case LIMN_STEP_ROW: return step_lines(j, "row", 7);
-    case LIMN_STEP_CUM: return step_lines(j, "cum", 9);
-    case LIMN_STEP_SELECT: return step_select(j);
-    case LIMN_STEP_GATHER: return step_gather(j);
-    case LIMN_STEP_INDEX_ADD: case LIMN_STEP_SCATTER_ADD: return step_add(j);
-    case LIMN_STEP_PRINT: return 0;
+  case LIMN_STEP_GROUP:
+    return step_group(j);
+  case LIMN_STEP_REDUCE:
+    return step_reduce(j);
+  case LIMN_STEP_MATMUL:
+    return step_matmul(j);
+  case LIMN_STEP_ARG:
+    return step_lines(j, "arg", 8);
+  case LIMN_STEP_ROW:
+    return step_lines(j, "row", 7);
+  case LIMN_STEP_CUM:
+    return step_lines(j, "cum", 9);
+  case LIMN_STEP_SELECT:
+    return step_select(j);
+  case LIMN_STEP_GATHER:
+    return step_gather(j);
+  case LIMN_STEP_INDEX_ADD:
+  case LIMN_STEP_SCATTER_ADD:
+    return step_add(j);
+  case LIMN_STEP_PRINT:
+    return 0;
   }
   return limn_fail(j->c, LIMN_EUNSUPPORTED, "no kernel for a step of kind %d",
                    j->s->kind);
@@ -561,11 +571,19 @@ bool limn_gpu_supports(limn_device *d, int op, int dtype) {
   limn_gpu *g = d->impl;
   if (dtype == LIMN_F64 && !g->fp64) return false;
   switch (op) {
-    case OP_softmax: case OP_log_softmax: return limn_dtype_float(dtype);
-    case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_argmax:
-    case OP_argmin: case OP_index_select: case OP_gather: case OP_index_add:
-    case OP_scatter_add:
-      return true;
+  case OP_softmax:
+  case OP_log_softmax:
+    return limn_dtype_float(dtype);
+  case OP_matmul:
+  case OP_cumsum:
+  case OP_cumprod:
+  case OP_argmax:
+  case OP_argmin:
+  case OP_index_select:
+  case OP_gather:
+  case OP_index_add:
+  case OP_scatter_add:
+    return true;
   }
   return false;
 }

@@ -298,7 +298,6 @@ typedef struct limn_infer {
   uint32_t n, cap;
   const limn_type *in; /* per graph input */
   int on_gpu; /* the run's device kind for `on`; -1: unknown (tracing) */
-  struct limn_infer *outer; /* regions: whose captures these are */
 } limn_infer;
 /* Failures have their place already (limn_locate); node n + 1 failed. */
 int limn_infer_upto(limn_infer *I, limn_ref r);
@@ -362,8 +361,6 @@ typedef struct limn_trace {
   bool region;         /* body of a region op: see limn_trace_arg */
   limn_arg *captured;  /* region: the outer values of its last inputs */
   uint32_t ncaptured, captured_cap;
-  double *number;      /* tape: values of the graph's number inputs */
-  uint32_t nnumber, number_cap;
 } limn_trace;
 
 /* What an op is called with and gives: a host value, a tensor, a cell, or a

@@ -277,7 +277,6 @@ static int infer_custom(limn_infer *I, const limn_type *a, limn_type *out,
   R.c = I->c;
   R.g = I->g->region[f];
   R.on_gpu = I->on_gpu;
-  R.outer = I;
   R.in = a[0].list;
   if (a[0].kind != LIMN_V_LIST || a[0].n != (int)R.g->nin)
     return limn_fail(I->c, LIMN_EFORMAT, "%d values for a region of %u",
@@ -308,14 +307,6 @@ static int infer_pick(limn_infer *I, const limn_arg *arg, const limn_type *a,
   return 0;
 }
 
-/* A value of the graph around this region, by its reference there. */
-static int infer_capture(limn_infer *I, const limn_type *a, limn_type *out) {
-  if (!I->outer || a->kind != LIMN_V_INT || a->i < 1 || a->i > I->outer->n)
-    return limn_fail(I->c, LIMN_EFORMAT, "there is no value %lld outside",
-                     (long long)a->i);
-  return infer_ref(I->outer, (limn_ref)a->i, out);
-}
-
 static int infer_graph_op(limn_infer *I, const limn_node *nd,
                           const limn_arg *arg, const limn_type *a,
                           limn_type *out, bool *inside) {
@@ -327,7 +318,6 @@ static int infer_graph_op(limn_infer *I, const limn_node *nd,
     case OP_on: return infer_on(I, a, out);
     case OP_custom: return infer_custom(I, a, out, inside);
     case OP_pick: return infer_pick(I, arg, a, out);
-    case OP_capture: return infer_capture(I, a, out);
     case OP_cell:
       LIMN_TRY(infer_index(I, a, I->g->ncell, &i));
       return limn_rule_result(I->c, I->g->cell[i].cell->dtype,

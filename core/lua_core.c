@@ -96,10 +96,13 @@ static void core_where(void *user, char *line, size_t nline, char *path,
   lua_Debug ar;
   int depth = 0;
   size_t at = 0;
-  limn_lua_path *top = st->npath ? &st->path[st->npath - 1] : NULL;
-  bool found = core_user_frame(st, st->L, &ar, top ? &depth : NULL);
+  limn_lua_path *top = NULL; /* innermost module with a user's forward */
+  bool found;
+  for (int i = st->npath - 1; i >= 0 && !top; i--)
+    if (st->path[i].range[0]) top = &st->path[i];
+  found = core_user_frame(st, st->L, &ar, top ? &depth : NULL);
   *line = *path = 0;
-  if (top && top->range[0] && (!found || depth <= top->depth))
+  if (top && (!found || depth <= top->depth))
     snprintf(line, nline, "%s", top->range);
   else if (found)
     snprintf(line, nline, "%s:%d", core_file(st, &ar), ar.currentline);
@@ -137,7 +140,10 @@ static int core_path_push(lua_State *L) {
   if (lua_isfunction(L, 2) && !lua_iscfunction(L, 2)) {
     lua_pushvalue(L, 2);
     lua_getinfo(L, ">S", &ar);
-    if (!core_own(st, ar.source))
+    if (!core_own(st, ar.source) && ar.linedefined == ar.lastlinedefined)
+      snprintf(p->range, sizeof p->range, "%s:%d", core_file(st, &ar),
+               ar.linedefined);
+    else if (!core_own(st, ar.source))
       snprintf(p->range, sizeof p->range, "%s:%d-%d", core_file(st, &ar),
                ar.linedefined, ar.lastlinedefined);
   }

@@ -81,6 +81,11 @@ static limn_value grad_value(limn_lua *st, lua_State *L, limn_graph *g,
         v.tag = LIMN_X_TENSOR, v.t = t->value[a.u.ref - 1];
         return v;
       }
+      if (limn_graph_node(g, a.u.ref)->op == OP_number) {
+        double x = t->in[limn_node_args(g, a.u.ref)[0].u.i].f;
+        return limn_graph_node(g, a.u.ref)->kind == LIMN_V_INT
+                   ? limn_vnum(x) : limn_vreal(x);
+      }
       limn_lua_fail(st, L, NULL, "a gradient of a gradient needs a value that "
                     "was not recorded (%%%u)", a.u.ref);
       return v;
@@ -271,15 +276,19 @@ static int grad_on_kind(lua_State *L) {
   return limn_lua_apply(st, L, OP_on, &v, 1, NULL);
 }
 
-/* custom_node({values}, f graph, vjp graph): a node with two regions */
+/* custom_node({values}, f graph, vjp graph [, y]): a node with two regions; on
+ * a tape y is its value */
 static int grad_custom(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_trace *t = st->c->trace;
   limn_lua_graph *f = limn_lua_check_graph(st, L, 2);
   limn_lua_graph *vjp = limn_lua_check_graph(st, L, 3);
+  limn_handle *y = limn_lua_to(st, L, 4, LIMN_U_TENSOR);
   int n = (int)lua_objlen(L, 1);
   limn_value *vs = lua_newuserdata(L, ((size_t)n + 1) * sizeof *vs);
-  limn_value a[3] = {{0}};
+  limn_value list = {0}, out = {0};
+  limn_arg a[3];
+  limn_ref r;
   uint32_t at[2];
   grad_need(st, L);
   for (int k = 0; k < n; k++) {
@@ -289,9 +298,19 @@ static int grad_custom(lua_State *L) {
   }
   limn_lua_check(st, L, limn_graph_add_region(t->g, f->g, &at[0]));
   limn_lua_check(st, L, limn_graph_add_region(t->g, vjp->g, &at[1]));
-  a[0].tag = LIMN_A_LIST, a[0].list = vs, a[0].n = n;
-  a[1] = limn_vint(at[0]), a[2] = limn_vint(at[1]);
-  return limn_lua_apply(st, L, OP_custom, a, 3, NULL);
+  list.tag = LIMN_A_LIST, list.list = vs, list.n = n;
+  limn_lua_check(st, L, limn_trace_arg(t, &list, &a[0]));
+  a[1] = limn_aint(at[0]), a[2] = limn_aint(at[1]);
+  limn_lua_check(st, L, limn_trace_op(t, OP_custom, a, 3, &r));
+  if (t->tape) {
+    if (!y || !y->t) return limn_lua_fail(st, L, NULL, "custom: no value");
+    limn_lua_check(st, L, limn_trace_value(t, r, y->t));
+    lua_pushvalue(L, 4);
+    return 1;
+  }
+  out.tag = LIMN_X_TRACED, out.trace = t, out.ref = r;
+  limn_lua_push(st, L, &out);
+  return 1;
 }
 
 static const luaL_Reg grad_functions[] = {

@@ -508,17 +508,24 @@ static int graph_inline_call(limn_lua *st, lua_State *L, limn_lua_graph *u,
   return graph_inline(st, L, u->g, k.value);
 }
 
-static int graph_m_call(lua_State *L) {
+/* run(graph, ...): a call that no tape records */
+static int graph_direct(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_lua_graph *u = limn_lua_check_graph(st, L, 1);
   limn_run_arg few[GRAPH_FEW];
   graph_call k;
   int n, first = 2 + (u->g->nin > GRAPH_FEW);
-  if (st->c->trace) return graph_inline_call(st, L, u, 2);
   graph_setup(st, L, u, &k, few);
   graph_args(&k, L, first);
   n = graph_run(&k, L, NULL);
   return n < 0 ? limn_lua_raise(st, L) : n;
+}
+
+static int graph_m_call(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  if (st->c->trace)
+    return graph_inline_call(st, L, limn_lua_check_graph(st, L, 1), 2);
+  return graph_direct(L);
 }
 
 /* try(graph, ...): true and the results; or false and why it does not fit.
@@ -558,12 +565,54 @@ static int graph_try(lua_State *L) {
   return n + 1;
 }
 
+/* fits(graph, ...): could it be called with these? */
+static int graph_fits(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_lua_graph *u = limn_lua_check_graph(st, L, 1);
+  limn_run_arg few[GRAPH_FEW];
+  graph_call k;
+  graph_setup(st, L, u, &k, few);
+  k.soft = true;
+  graph_args(&k, L, 2 + (u->g->nin > GRAPH_FEW));
+  for (uint32_t j = 0; j < u->g->nin && !k.bad; j++)
+    k.bad = !u->g->in[j].number && k.in[j].t->v.ndim !=
+            limn_graph_node(u->g, u->g->in[j].ref)->rank;
+  lua_pushboolean(L, !k.bad);
+  return 1;
+}
+
+/* Do the upvalues of the jit function's own function hold what they held when
+ * it was traced? jit.ups is {index, value, index, value, ...}. */
+static bool graph_jit_same(lua_State *L) {
+  int top = lua_gettop(L), n;
+  bool same = true;
+  lua_pushliteral(L, "ups");
+  lua_rawget(L, 1);
+  if (!lua_istable(L, -1)) {
+    lua_settop(L, top);
+    return true;
+  }
+  n = (int)lua_objlen(L, -1);
+  lua_pushliteral(L, "f");
+  lua_rawget(L, 1);
+  for (int i = 1; i < n && same; i += 2) {
+    lua_rawgeti(L, top + 1, i);
+    lua_rawgeti(L, top + 1, i + 1);
+    if (!lua_getupvalue(L, top + 2, (int)lua_tointeger(L, -2)))
+      lua_pushnil(L);
+    same = lua_rawequal(L, -1, -2);
+    lua_settop(L, top + 2);
+  }
+  lua_settop(L, top);
+  return same;
+}
+
 /* jit.__call: the first trace that fits runs, else jit:slow(...); while
  * something records, the function itself is called. */
 static int graph_jit(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   int nargs = lua_gettop(L) - 1;
-  if (!st->c->trace) {
+  if (!st->c->trace && graph_jit_same(L)) {
     for (int i = 1;; i++) {
       int top = lua_gettop(L);
       lua_rawgeti(L, 1, i);
@@ -707,7 +756,9 @@ static const luaL_Reg graph_methods[] = {{"run_into", graph_m_run_into},
 static const luaL_Reg graph_meta[] = {
     {"__call", graph_m_call}, {"__gc", graph_gc}, {NULL, NULL}};
 static const luaL_Reg graph_functions[] = {
-    {"try", graph_try}, {"jit", graph_jit}, {NULL, NULL}};
+    {"try", graph_try}, {"jit", graph_jit}, {"run", graph_direct},
+    {"fits", graph_fits},
+    {NULL, NULL}};
 
 void limn_lua_open_graph(limn_lua *st, lua_State *L) {
   limn_lua_register(st, L, graph_functions);

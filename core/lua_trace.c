@@ -581,12 +581,46 @@ static int trace_recording(lua_State *L) {
   return 1;
 }
 
-/* of_trace(v): v is a placeholder of the trace that runs */
+/* of_trace(v [, trace]): v is a placeholder (of that trace) */
 static int trace_of(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_handle *h = limn_lua_to(st, L, 1, LIMN_U_TENSOR);
+  trace_ud *u = limn_lua_to(st, L, 2, LIMN_U_TRACE);
   if (!h) h = limn_lua_dim(st, L, 1);
-  lua_pushboolean(L, h && h->trace);
+  lua_pushboolean(L, h && h->trace && (!u || h->trace == u->t));
+  return 1;
+}
+
+/* hint_of(tensor): dtype and sizes of the example's value */
+static int trace_hint_of(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_value v;
+  limn_type ty;
+  limn_lua_operand(st, L, 1, "hint", "x", &v);
+  if (v.tag == LIMN_X_TRACED) {
+    const limn_type *hint = limn_trace_hint(v.trace, v.ref);
+    if (!hint) return limn_lua_raise(st, L);
+    ty = *hint;
+  } else if (v.tag == LIMN_X_TENSOR) {
+    ty = limn_type_of(v.t);
+  } else {
+    ty.dtype = (uint8_t)v.cell->dtype, ty.shape = v.cell->shape;
+  }
+  lua_pushstring(L, limn_dtype_name(ty.dtype));
+  lua_createtable(L, ty.shape.ndim, 0);
+  for (int k = 0; k < ty.shape.ndim; k++) {
+    lua_pushnumber(L, (double)ty.shape.d[k]);
+    lua_rawseti(L, -2, k + 1);
+  }
+  return 2;
+}
+
+/* trace_modules(table or nil): where path_push notes the modules it meets */
+static int trace_modules(lua_State *L) {
+  lua_settop(L, 1);
+  lua_getfield(L, LUA_REGISTRYINDEX, "limn.modules");
+  lua_pushvalue(L, 1);
+  lua_setfield(L, LUA_REGISTRYINDEX, "limn.modules");
   return 1;
 }
 
@@ -596,6 +630,7 @@ static const luaL_Reg trace_functions[] = {
     {"trace_abort", trace_abort},       {"trace_strict", trace_strict},
     {"trace_input", trace_input},       {"trace_spec", trace_spec},
     {"trace_number", trace_number},     {"trace_signature", trace_signature},
+    {"hint_of", trace_hint_of},         {"trace_modules", trace_modules},
     {"trace_end", trace_end},           {"tracing", trace_tracing},
     {"recording", trace_recording},     {"of_trace", trace_of},
     {NULL, NULL}};

@@ -77,7 +77,6 @@ H(input,   "index:i",             TENSOR, "The graph's tensor input number `inde
 H(number,  "index:i",             REAL,   "The graph's number input number `index`.")
 H(cell,    "index:i",             TENSOR, "The value of a cell on entry.")
 H(const,   "index:i",             TENSOR, "A captured tensor.")
-H(capture, "index:i",             TENSOR, "A region's value from outside.")
 H(size,    "x:S dim:d",           INT,    "Size of x along dim.")
 H(dtypeof, "x:S",                 DTYPE,  "The dtype of x.")
 H(mode,    "index:i",             BOOL,   "Whether a module is in training mode.")

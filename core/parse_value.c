@@ -133,7 +133,7 @@ int limn_parse_op(limn_parser *p, int *out) {
   const char *name = p->l.tok.s, *near;
   *out = limn_op_find(name);
   if (*out == OP_input || *out == OP_number || *out == OP_cell ||
-      *out == OP_const || *out == OP_capture)
+      *out == OP_const)
     return limn_lex_fail(&p->l, "%s is not written as a call", name);
   if (*out) return 0;
   near = limn_op_near(name);

@@ -102,8 +102,22 @@ static void plan_unlink_graph(limn_plan *p) {
 #define PLAN_FREE(p, field, n) limn_free((p)->c, (p)->field, \
                                          (size_t)(n) * sizeof *(p)->field)
 
+static void plan_drop_spare(limn_plan *p) {
+  for (uint32_t k = 0; p->spare && k < p->nbind; k++) {
+    limn_tensor_release(p->spare[p->bind[k]]);
+    p->spare[p->bind[k]] = NULL;
+  }
+}
+
+void limn_plan_pin(limn_plan *p) { p->pins++; }
+
+void limn_plan_unpin(limn_plan *p) {
+  if (--p->pins == 0) plan_drop_spare(p);
+}
+
 void limn_plan_free(limn_plan *p) {
   limn_context *c = p->c;
+  plan_drop_spare(p);
   for (uint32_t i = 0; i < p->nstep_prepared; i++)
     if (p->step[i].kind != LIMN_STEP_PRINT)
       p->dev->ops->discard(p->dev, &p->step[i]);
@@ -147,9 +161,14 @@ void limn_plans_free(limn_context *c) {
   while (c->plan_first) plan_drop(c->plan_first);
 }
 
+/* Plans that run or that calls hold stay until the graph goes. */
 void limn_graph_forget(limn_graph *g) {
+  limn_plan *p, *next;
   if (!g->planner) return;
-  while (g->planner->first) plan_drop(g->planner->first);
+  for (p = g->planner->first; p; p = next) {
+    next = p->next;
+    if (!p->busy && !p->pins) plan_drop(p);
+  }
   for (int i = 0; i < LIMN_COUNT(g->planner->expanded); i++) {
     limn_graph_release(g->planner->expanded[i]);
     g->planner->expanded[i] = NULL;
@@ -160,9 +179,9 @@ void limn_planner_free(limn_graph *g) {
   limn_planner *n = g->planner;
   if (!n) return;
   limn_graph_forget(g);
-  for (uint32_t i = 0; n->konst && i < g->nconst; i++)
-    if (n->konst[i]) limn_cell_release(n->konst[i]);
-  limn_free(g->c, n->konst, (g->nconst + 1) * sizeof *n->konst);
+  while (n->first) plan_drop(n->first);
+  for (uint32_t i = 0; i < n->konst_cap; i++) limn_cell_release(n->konst[i]);
+  limn_free(g->c, n->konst, n->konst_cap * sizeof *n->konst);
   limn_free(g->c, n->size_number, g->nin + 1);
   limn_free(g->c, n->keybuf, n->keycap * sizeof *n->keybuf);
   limn_free(g->c, n, sizeof *n);
@@ -189,18 +208,18 @@ static void plan_mark_ref(limn_ref r, void *p) {
 /* Parameters whose value a kernel takes at run time; all others must be known
  * when the plan is made. */
 static bool plan_runtime_param(int op, int i, char type) {
-  if (type == 'T') return op != OP_arange;
+  if (type == 'T') return op != OP_arange && op != OP_custom;
   return type == 'r' && op == OP_pad && i == 2;
 }
 
 static void plan_mark_node(plan_mark *m, limn_ref r) {
-  limn_param p[LIMN_MAXARGS];
+  char type[LIMN_MAXARGS];
   const limn_node *nd = limn_graph_node(m->g, r);
-  int n = limn_op_params(nd->op, p);
+  int n = limn_op_types(nd->op, type);
   if (nd->kind != LIMN_V_TENSOR) return;
   for (int i = 0; i < n && i < nd->nargs; i++) {
     const limn_arg *a = limn_node_args(m->g, r) + i;
-    if (plan_runtime_param(nd->op, i, p[i].type)) continue;
+    if (plan_runtime_param(nd->op, i, type[i])) continue;
     if (a->tag == LIMN_A_REF) plan_mark_ref(a->u.ref, m);
     for (uint32_t k = 0; a->tag == LIMN_A_LIST && k < a->n; k++) {
       const limn_arg *e = &m->g->args[a->u.at + k];
@@ -218,11 +237,10 @@ int limn_planner_get(limn_graph *g, limn_planner **out) {
   if (!n) return LIMN_EMEM;
   g->planner = n;
   g->planner_free = limn_planner_free;
-  n->konst = limn_alloc(g->c, (g->nconst + 1) * sizeof *n->konst);
   n->size_number = limn_alloc(g->c, g->nin + 1);
   n->keycap = g->nmode / 64 + 3 + g->nin * (2 * LIMN_MAXDIM + 1);
   n->keybuf = limn_alloc(g->c, n->keycap * sizeof *n->keybuf);
-  if (!n->konst || !n->size_number || !n->keybuf) {
+  if (!n->size_number || !n->keybuf) {
     limn_planner_free(g);
     return LIMN_EMEM;
   }
@@ -329,6 +347,12 @@ static void plan_explain_miss(limn_graph *g, limn_planner *n,
 
 /* -- Making a plan -- */
 
+int64_t limn_saturate(double f) {
+  if (f != f) return 0;
+  if (f >= 9223372036854775808.0) return INT64_MAX;
+  return f < -9223372036854775808.0 ? INT64_MIN : (int64_t)f;
+}
+
 static int plan_inputs(limn_plan *p, limn_planner *n, const limn_run_arg *in) {
   limn_graph *g = p->g;
   limn_type *t = limn_arena_alloc(&p->mem, (g->nin + 1) * sizeof *t);
@@ -339,7 +363,7 @@ static int plan_inputs(limn_plan *p, limn_planner *n, const limn_run_arg *in) {
       t[i].kind = limn_graph_node(g, g->in[i].ref)->kind;
       t[i].known = n->size_number[i];
       t[i].f = in[i].number;
-      t[i].i = (int64_t)in[i].number;
+      t[i].i = limn_saturate(in[i].number);
       continue;
     }
     t[i] = limn_type_of(in[i].t);
@@ -446,10 +470,16 @@ static int plan_prepare(limn_plan *p) {
   p->imm = limn_arena_alloc(&p->mem, (p->nimm + 1) * sizeof *p->imm);
   p->host_value = limn_arena_alloc(&p->mem,
                                    (p->nhost + 1) * sizeof *p->host_value);
+  p->bind = limn_arena_alloc(&p->mem, (p->nslot + 1) * sizeof *p->bind);
   p->written = limn_arena_alloc(&p->mem, (p->nslot + 1) * sizeof(void *));
+  p->spare = limn_arena_alloc(&p->mem, (p->nslot + 1) * sizeof(void *));
+  p->commit = limn_arena_alloc(&p->mem, (p->nwrite + 1) * sizeof(void *));
   p->held = limn_arena_alloc(&p->mem, (p->g->nin + 1) * sizeof(void *));
-  if (!p->slot || !p->imm || !p->host_value || !p->written || !p->held)
+  if (!p->slot || !p->imm || !p->host_value || !p->bind || !p->written ||
+      !p->spare || !p->commit || !p->held)
     return LIMN_EMEM;
+  for (uint32_t i = 0; i < p->nslot; i++)
+    if (p->info[i].kind != LIMN_SLOT_TEMP) p->bind[p->nbind++] = (uint16_t)i;
   for (uint32_t i = 0; i < p->nimm; i++) p->imm[i] = p->imm_from[i].k;
   for (uint32_t i = 0; i < p->nstep; i++) {
     limn_step *s = &p->step[i];

@@ -60,7 +60,7 @@ typedef struct {
   uint8_t kind; /* LIMN_V_* of the result */
   uint8_t dtype;
   uint16_t slot;
-  bool whole;    /* OUT slot: the allocation itself; else a view of the slot */
+  bool whole;    /* OUT slot of its own as it is; else a view of the slot */
   limn_view v;
   int32_t value; /* host result: index of the host program, or -1: `k` */
   limn_type k;
@@ -100,7 +100,13 @@ typedef struct limn_plan {
   uint32_t nhost, host_cap;
   limn_out_info *out;
   limn_write_info *write;
+  uint16_t *bind;        /* slots that every run binds: all but TEMP */
+  uint32_t nbind;
+  void *bound_scratch;   /* what the TEMP slots are bound to */
   limn_tensor **written; /* per slot: memory made for this run, or NULL */
+  limn_tensor **spare;   /* per WRITE slot of a pinned plan: what the cell had
+                            before, for the next run to write to */
+  limn_tensor **commit;  /* per write: the value to commit */
   limn_tensor **held;    /* per input: a copy on the device, or NULL */
   uint32_t nwrite, nstep_prepared;
   size_t scratch;
@@ -114,6 +120,7 @@ typedef struct limn_planner {
   uint32_t expanded_policy[8];
   limn_plan *first;
   limn_cell **konst; /* captured tensors follow the run like cells */
+  uint32_t konst_cap;
   uint8_t *size_number; /* number inputs that are used as sizes */
   limn_graph_stats stats;
   uint64_t *keybuf;
@@ -149,6 +156,7 @@ int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
 bool limn_fuse_like(const limn_infer *I, limn_ref r); /* elementwise, own type */
 bool limn_fold_reduces(const limn_infer *I, limn_ref r);
 const limn_type *limn_fuse_type(const limn_infer *I, limn_ref r);
+int limn_op_types(int op, char *out); /* letters of [LIMN_MAXARGS] params */
 
 /* emit.c: steps and slots of the plan. */
 int limn_emit(limn_plan *p, limn_infer *I, limn_fused *f, limn_arena *tmp);
@@ -158,11 +166,18 @@ void limn_guard_text(const limn_graph *g, limn_infer *I, limn_ref r, char *buf,
                      size_t n);
 
 /* plan.c */
+int64_t limn_saturate(double f); /* NaN is 0 */
 int limn_plan_find(limn_graph *g, limn_device *dev, const limn_run_arg *in,
                    limn_plan **out); /* from the cache, or made */
 void limn_plan_free(limn_plan *p);
+/* A pinned plan is not evicted and runs without allocating. */
+void limn_plan_pin(limn_plan *p);
+void limn_plan_unpin(limn_plan *p);
 
-/* exec.c: run a plan found for these arguments. scratch NULL: the device's. */
+/* exec.c: check the arguments and find their plan. */
+int limn_plan_get(limn_graph *g, limn_device *dev, const limn_run_arg *in,
+                  limn_plan **out);
+/* Run a plan found for these arguments. scratch NULL: the device's. */
 int limn_plan_run(limn_plan *p, const limn_run_arg *in,
                   limn_tensor *const *into, void *scratch, limn_result *out);
 /* explain.c: run, and compare with the graph unfused (LIMN_VERIFY=1). */

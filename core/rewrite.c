@@ -87,22 +87,45 @@ static int rewrite_node(rewriter *w, limn_ref r) {
   return 0;
 }
 
-/* Everything of the graph that holds references now means the new nodes. */
-static void rewrite_heads(rewriter *w) {
-  limn_graph *t = w->to;
-#define MOVE(r) \
-  if (r) r = w->map[(r) - 1].tag == LIMN_A_REF ? w->map[(r) - 1].u.ref : 0
-#define MOVE_ARG(a) \
-  if ((a).tag == LIMN_A_REF) (a) = w->map[(a).u.ref - 1]
-  for (uint32_t i = 0; i < t->nin; i++) MOVE(t->in[i].ref);
-  for (uint32_t i = 0; i < t->nconst; i++) MOVE(t->konst[i].ref);
+/* Regions that are inlined add guards, effects, consts and cells of their own,
+ * so those of the copy start without references to nodes. */
+static void rewrite_behead(limn_graph *t) {
+  t->nnode = t->nguard = t->neffect = 0;
+  for (uint32_t i = 0; i < t->nconst; i++) t->konst[i].ref = 0;
   for (uint32_t i = 0; i < t->ncell; i++) {
-    MOVE(t->cell[i].ref);
-    MOVE_ARG(t->cell[i].write);
+    t->cell[i].ref = 0;
+    t->cell[i].write = limn_none();
   }
-  for (uint32_t i = 0; i < t->nguard; i++) MOVE_ARG(t->guard[i].cond);
-  for (uint32_t i = 0; i < t->nout; i++) MOVE_ARG(t->out[i]);
-  for (uint32_t i = 0; i < t->neffect; i++) MOVE(t->effect[i]);
+}
+
+static limn_arg rewrite_mapped(const rewriter *w, limn_arg a) {
+  return a.tag == LIMN_A_REF ? w->map[a.u.ref - 1] : a;
+}
+
+static limn_ref rewrite_ref(const rewriter *w, limn_ref r) {
+  return r && w->map[r - 1].tag == LIMN_A_REF ? w->map[r - 1].u.ref : 0;
+}
+
+/* Everything of the graph that held references means the new nodes now. */
+static int rewrite_heads(rewriter *w) {
+  const limn_graph *f = w->from;
+  limn_graph *t = w->to;
+  for (uint32_t i = 0; i < f->nin; i++)
+    t->in[i].ref = rewrite_ref(w, f->in[i].ref);
+  for (uint32_t i = 0; i < f->nconst; i++)
+    t->konst[i].ref = rewrite_ref(w, f->konst[i].ref);
+  for (uint32_t i = 0; i < f->ncell; i++) {
+    t->cell[i].ref = rewrite_ref(w, f->cell[i].ref);
+    t->cell[i].write = rewrite_mapped(w, f->cell[i].write);
+  }
+  for (uint32_t i = 0; i < f->nout; i++)
+    t->out[i] = rewrite_mapped(w, f->out[i]);
+  for (uint32_t i = 0; i < f->nguard; i++)
+    LIMN_TRY(limn_graph_add_guard(t, rewrite_mapped(w, f->guard[i].cond),
+                                  f->guard[i].line));
+  for (uint32_t i = 0; i < f->neffect; i++)
+    LIMN_TRY(limn_graph_add_effect(t, rewrite_ref(w, f->effect[i])));
+  return 0;
 }
 
 static int rewrite_pass(limn_graph *g, limn_device *dev, limn_graph **out,
@@ -112,12 +135,12 @@ static int rewrite_pass(limn_graph *g, limn_device *dev, limn_graph **out,
   size_t n = g->nnode + 1;
   int rc = 0;
   LIMN_TRY(limn_graph_clone(g, &w.to));
-  w.to->nnode = 0;
+  rewrite_behead(w.to);
   w.map = limn_alloc(c, n * sizeof *w.map);
   w.picks = limn_alloc(c, n * sizeof *w.picks);
   if (!w.map || !w.picks) LIMN_GO(LIMN_EMEM);
   for (limn_ref r = 1; r <= g->nnode; r++) LIMN_GO(rewrite_node(&w, r));
-  rewrite_heads(&w);
+  LIMN_GO(rewrite_heads(&w));
 bail:
   for (limn_ref r = 1; w.picks && r <= g->nnode; r++)
     if (w.picks[r - 1]) {

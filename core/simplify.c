@@ -339,7 +339,6 @@ static bool simp_unique(int op) {
   case OP_number:
   case OP_cell:
   case OP_const:
-  case OP_capture:
   case OP_custom:
   case OP_print:
     return true;

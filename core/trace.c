@@ -48,12 +48,10 @@ static void trace_drop(limn_trace *t) {
   limn_free(c, t->value, t->value_cap * sizeof *t->value);
   limn_free(c, t->in, t->in_cap * sizeof *t->in);
   limn_free(c, t->captured, t->captured_cap * sizeof *t->captured);
-  limn_free(c, t->number, t->number_cap * sizeof *t->number);
   limn_map_free(c, &t->tensors);
   t->value = NULL, t->nvalue = t->value_cap = 0;
   t->in = NULL, t->nin = t->in_cap = 0;
   t->captured = NULL, t->ncaptured = t->captured_cap = 0;
-  t->number = NULL, t->nnumber = t->number_cap = 0;
 }
 
 void limn_trace_release(limn_trace *t) {

@@ -333,8 +333,6 @@ static int verify_op(const verify *v, const limn_param *p) {
     return verify_index(v, 0, 0, g->nconst, "constant");
   case OP_mode:
     return verify_index(v, 0, 0, g->nmode, "mode");
-  case OP_capture:
-    return verify_fail(v, "it has no meaning in a graph");
   case OP_slice:
   case OP_update:
     return verify_slice(v, p);

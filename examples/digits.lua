@@ -28,7 +28,7 @@ end
 local device, epochs = options.device, tonumber(options.epochs)
 local file = options.file or os.tmpname()
 
--- 1. The data: 8 x 8 images of 0..16, and labels, which count from 1 in limn.
+-- 1. The data: 8 x 8 images of 0..255, and labels, which count from 1 in limn.
 local images = data.idx(here .. "data/train-images-idx3-ubyte")
 local labels = data.idx(here .. "data/train-labels-idx1-ubyte"):to "int64" + 1
 local test_images = data.idx(here .. "data/test-images-idx3-ubyte")
@@ -44,7 +44,7 @@ function Net:init(n_in, n_out)
   self.out = nn.Linear(128, n_out)
 end
 function Net:forward(images_)
-  local x = images_:flatten(2) / 16
+  local x = images_:flatten(2) / 255
   local h = self.dropout(self.hidden(x):relu())
   return self.out(h)
 end

@@ -2,8 +2,8 @@
  *
  * A group is compiled into a program of tile kernels (cpu_elem_kernels.h);
  * values of a tile of at most 256 elements live in slots that stay in the L1
- * cache. Programs are read only while they run: any number of threads may run
- * one at a time. Running allocates nothing; it takes at most 80 KiB of stack. */
+ * cache. Programs do not change while they run: several threads may run one
+ * at once. Running allocates nothing and takes at most 80 KiB of stack. */
 #ifndef LIMN_CPU_ELEM_H
 #define LIMN_CPU_ELEM_H
 

@@ -1,4 +1,4 @@
-/* Elementwise kernels for x86-64 with AVX2, FMA and F16C; compiled for x86-64-v3. */
+/* Elementwise kernels for x86-64 with AVX2 and F16C; for x86-64-v3. */
 #ifdef __AVX2__
 #define ELEM_TABLE limn_elem_avx2
 #define ELEM_NAME "avx2"

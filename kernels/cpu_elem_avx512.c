@@ -1,4 +1,4 @@
-/* Elementwise kernels for x86-64 with AVX-512; compiled for x86-64-v4. */
+/* Elementwise kernels for x86-64 with AVX-512; for x86-64-v4. */
 #ifdef __AVX512F__
 #define ELEM_TABLE limn_elem_avx512
 #define ELEM_NAME "avx512"

@@ -114,7 +114,8 @@ KERNEL(round_f16) {
 /* Exponents are rebiased by a multiplication, which also makes subnormal
  * halves normal. */
 INLINE float half_widen(uint16_t h) {
-  uint32_t sign = (uint32_t)(h & 0x8000) << 16, m = (uint32_t)(h & 0x7fff) << 13;
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+  uint32_t m = (uint32_t)(h & 0x7fff) << 13;
   uint32_t x = float_bits(bits_float(m) * 0x1p112f);
   return bits_float(sign | (m >= 0xf800000 ? m | 0x7f800000 : x));
 }

@@ -16,19 +16,25 @@ typedef uint8_t val_b8;
 #define IS_BOOL_i64 0
 #define IS_BOOL_b8 1
 
-#define DIALECT_FLOAT(ts, T, f)                                             \
-  INLINE T d_max_##ts(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; } \
-  INLINE T d_min_##ts(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; } \
-  INLINE T d_abs_##ts(T a) { return fabs##f(a); }                             \
-  INLINE T d_fdiv_##ts(T a, T b) { return floor##f(a / b); }                  \
-  INLINE T d_pow_##ts(T a, T b) { return elem_pow##f(a, b); }                 \
-  INLINE T d_floor_##ts(T a) { return floor##f(a); }                          \
-  INLINE T d_ceil_##ts(T a) { return ceil##f(a); }                            \
-  INLINE T d_rint_##ts(T a) { return rint##f(a); }                            \
-  INLINE T d_trunc_##ts(T a) { return trunc##f(a); }                          \
-  INLINE T d_rem_##ts(T a, T b) {                                             \
-    T m = fmod##f(a, b);                                                    \
-    return m != 0 && (b < 0) != (m < 0) ? m + b : m;                        \
+#define DIALECT_FLOAT(ts, T, f)                                  \
+  INLINE T d_max_##ts(T a, T b) {                                \
+    T m = a > b ? a : b; /* b when one is NaN */                 \
+    return a != a ? a : m;                                       \
+  }                                                              \
+  INLINE T d_min_##ts(T a, T b) {                                \
+    T m = a < b ? a : b;                                         \
+    return a != a ? a : m;                                       \
+  }                                                              \
+  INLINE T d_abs_##ts(T a) { return fabs##f(a); }                \
+  INLINE T d_fdiv_##ts(T a, T b) { return floor##f(a / b); }     \
+  INLINE T d_pow_##ts(T a, T b) { return elem_pow##f(a, b); }    \
+  INLINE T d_floor_##ts(T a) { return floor##f(a); }             \
+  INLINE T d_ceil_##ts(T a) { return ceil##f(a); }               \
+  INLINE T d_rint_##ts(T a) { return rint##f(a); }               \
+  INLINE T d_trunc_##ts(T a) { return trunc##f(a); }             \
+  INLINE T d_rem_##ts(T a, T b) {                                \
+    T m = fmod##f(a, b);                                         \
+    return m != 0 && (b < 0) != (m < 0) ? m + b : m;             \
   }
 DIALECT_FLOAT(f32, float, f)
 DIALECT_FLOAT(f64, double, )

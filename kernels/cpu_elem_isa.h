@@ -80,9 +80,11 @@ typedef uint64_t ELEM_MEM mem_u64;
 
 #include "cpu_elem_dialect.h"
 
+#define forms_remainder_f32 forms_remainder_f32_plain /* faster ones below */
 #define TS f32
 #define ET LIMN_ET_F32
 #include "cpu_elem_rows.h"
+#undef forms_remainder_f32
 #define TS f64
 #define ET LIMN_ET_F64
 #include "cpu_elem_rows.h"
@@ -96,6 +98,7 @@ typedef uint64_t ELEM_MEM mem_u64;
 #define ET LIMN_ET_BOOL
 #include "cpu_elem_rows.h"
 
+#include "cpu_elem_remainder.h"
 #include "cpu_elem_pairs.h"
 #include "cpu_elem_convert.h"
 #include "cpu_elem_random.h"

@@ -7,7 +7,9 @@
  * doubles are the C library's. */
 #include <stddef.h>
 #include <stdint.h>
-#include <features.h>
+#if defined(__linux__)
+#include <features.h> /* __GLIBC__ */
+#endif
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && \
     defined(__GLIBC__)
 #if __GLIBC_PREREQ(2, 35)
@@ -46,5 +48,9 @@ static inline float elem_atan2f(float a, float b) { return atan2f(a, b); }
 #ifdef ELEM_MVEC
 ELEM_BOTH(ELEM_LIBMF)
 #else
-ELEM_BOTH(ELEM_LIBMF)
+#include "cpu_elem_mathf.h"
+ELEM_LIBMF(log2) ELEM_LIBMF(log10) ELEM_LIBMF(sin) ELEM_LIBMF(cos)
+ELEM_LIBMF(tan) ELEM_LIBMF(asin) ELEM_LIBMF(acos) ELEM_LIBMF(atan)
+ELEM_LIBMF(sinh) ELEM_LIBMF(cosh) ELEM_LIBMF(asinh) ELEM_LIBMF(acosh)
+ELEM_LIBMF(atanh)
 #endif

@@ -133,6 +133,25 @@ int limn_cpu_arg_prepare(limn_device *d, limn_step *s) {
 
 /* -- cumsum, cumprod -- */
 
+/* The common dtype has loops of its own, which compilers vectorise. */
+static void cum_load(int dtype, const void *p, int64_t stride, int64_t n,
+                     double *out) {
+  const float *x = p;
+  if (dtype != LIMN_F32)
+    limn_load_reals(dtype, p, stride, n, out);
+  else
+    for (int64_t j = 0; j < n; j++) out[j] = (double)x[j];
+}
+
+static void cum_store(int dtype, void *p, int64_t stride, int64_t n,
+                      const double *v) {
+  float *to = p;
+  if (dtype != LIMN_F32)
+    limn_store_reals(dtype, p, stride, n, v);
+  else
+    for (int64_t j = 0; j < n; j++) to[j] = (float)v[j];
+}
+
 /* Floats run in double and round as they are stored; ints wrap in int64. */
 #define CUM(name, W, load, store, plus, times)                               \
   static void cum_##name(const limn_step *s, const char *x, char *out,       \
@@ -166,7 +185,7 @@ int limn_cpu_arg_prepare(limn_device *d, limn_step *s) {
 #define CUM_TIMES(a, b) ((a) * (b))
 #define CUM_WRAP_PLUS(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 #define CUM_WRAP_TIMES(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
-CUM(real, double, limn_load_reals, limn_store_reals, CUM_PLUS, CUM_TIMES)
+CUM(real, double, cum_load, cum_store, CUM_PLUS, CUM_TIMES)
 CUM(int, int64_t, limn_load_ints, limn_store_ints, CUM_WRAP_PLUS,
     CUM_WRAP_TIMES)
 

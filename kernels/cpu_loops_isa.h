@@ -218,6 +218,10 @@ INLINE int64_t fold_short_i64_prod(const int64_t *x, int64_t n) {
   INLINE T fold_piece_##name(const T *x, int64_t n) {                        \
     T lane[LANES], a;                                                        \
     int64_t j = n / LANES * LANES;                                           \
+    if (n < 16) { /* too short for vectors */                                \
+      for (a = first, j = 0; j < n; j++) a = op(a, x[j]);                    \
+      return a;                                                              \
+    }                                                                        \
     if (n <= SHORT) return fold_short_##name(x, n);                          \
     for (int k = 0; k < LANES; k++) lane[k] = first;                         \
     rows_##name(x, LANES, n / LANES, LANES, lane);                           \
@@ -260,11 +264,11 @@ FOLD(i64_min, int64_t, int64_t, FOLD_min, INT64_MAX)
 
 /* -- exponentials -- */
 
-/* e^x for x <= 0 or NaN, to about one unit in the last place: x = k ln 2 + r, a polynomial in r
- * (coefficients from Moshier, "Methods and Programs for Mathematical
- * Functions", 1989) and 2^k in two factors, because 2^k may be subnormal.
- * Adding 1.5 * 2^23 rounds and leaves k in the low bits. NaN stays NaN, with
- * whatever k: hence unsigned arithmetic. */
+/* e^x for x <= 0 or NaN, to about one unit in the last place: x = k ln 2 + r,
+ * a polynomial in r (coefficients from Moshier, "Methods and Programs for
+ * Mathematical Functions", 1989) and 2^k in two factors, because 2^k may be
+ * subnormal. Adding 1.5 * 2^23 rounds and leaves k in the low bits. NaN stays
+ * NaN, with whatever k: hence unsigned arithmetic. */
 INLINE float loops_exp(float x) {
   const float magic = 12582912.0f;
   float k, r, p, lo, hi;

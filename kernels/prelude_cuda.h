@@ -13,7 +13,8 @@ typedef long long i64;
 typedef unsigned long long u64;
 #define GID ((i64)blockIdx.x * blockDim.x + threadIdx.x)
 #define LID ((int)threadIdx.x)
-#define GROUP(d) ((int)((d) == 0 ? blockIdx.x : (d) == 1 ? blockIdx.y : blockIdx.z))
+#define GROUP(d) \
+  ((int)((d) == 0 ? blockIdx.x : (d) == 1 ? blockIdx.y : blockIdx.z))
 #define BARRIER __syncthreads()
 #define BITS_F32(u) __uint_as_float((u32)(u))
 #define F32_BITS(f) __float_as_uint(f)
@@ -23,7 +24,9 @@ typedef unsigned long long u64;
 #define MAD_f32(a, b, c) fmaf(a, b, c)
 #define MAD_f64(a, b, c) fma(a, b, c)
 #define INFINITY __int_as_float(0x7f800000)
+#ifndef USE_F64
 #define USE_F64
+#endif
 #define USE_ATOM64
 #ifdef NUM_TABLE
 #define NUMBERS const i64 *num

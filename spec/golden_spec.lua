@@ -142,7 +142,8 @@ for _, file in ipairs {"elementwise", "reduce", "shape"} do
             check(g, w.g, dtype, dev, tol, how .. ", gradient")
           end
           U.each_device(function(dev)
-            for _, dtype in ipairs {"float64", "float32"} do
+            -- Elsewhere each dtype compiles kernels; the runs below do both.
+            for _, dtype in ipairs {"float64", dev == "cpu" and "float32"} do
               local y, g = both(f, at, inputs(case, dtype, dev))
               compare(y, g, dtype, dev, "eager")
             end

@@ -36,7 +36,7 @@ local function weighted(f, case)
   return function(...)
     local y = f(...)
     local flat = y:reshape(n)
-    return (flat * limn.tensor(w, y.dtype)):sum()
+    return (flat * limn.tensor(w, y.dtype):to(y.device)):sum()
   end
 end
 

@@ -1,0 +1,331 @@
+--- Files: limn.save, limn.load, limn.restore, and loaded models.
+local core = require "limn.core"
+
+local fail = core.fail
+local M = {}
+
+local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
+
+local function method(v, name)
+  if type(v) ~= "table" and core.type(v) ~= "graph" then return nil end
+  local ok, f = pcall(function() return v[name] end)
+  return ok and type(f) == "function" and f or nil
+end
+
+local function sorted_keys(t)
+  local keys = {}
+  for k in pairs(t) do keys[#keys + 1] = k end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  return keys
+end
+
+-- -- Graphs as objects ----------------------------------------------------
+
+local graph = core.raw "graph".__index
+
+local function each(list)
+  local i = 0
+  return function()
+    i = i + 1
+    local e = list[i]
+    if e then return e[1], e[2] end
+  end
+end
+
+local function graph_cells(g, kind)
+  local list = {}
+  for _, e in ipairs(core.graph_cells(g)) do
+    if not kind or e.cell.kind == kind then
+      list[#list + 1] = {e.name, e.cell}
+    end
+  end
+  return list
+end
+
+function graph.named_cells(g) return each(graph_cells(g)) end
+function graph.named_parameters(g) return each(graph_cells(g, "param")) end
+function graph.named_buffers(g) return each(graph_cells(g, "buffer")) end
+
+local function cell_list(list)
+  local out = {}
+  for i, e in ipairs(list) do out[i] = e[2] end
+  return out
+end
+
+function graph.parameters(g) return cell_list(graph_cells(g, "param")) end
+
+local function state_dict(v)
+  local out = {}
+  for name, cell in v:named_cells() do out[name] = cell:value() end
+  return out
+end
+graph.state_dict = state_dict
+
+local function load_state_dict(v, values, options)
+  core.options(options, {"strict"}, "load_state_dict")
+  local used = {}
+  for name, cell in v:named_cells() do
+    local t = values[name]
+    if t == nil and (not options or options.strict ~= false) then
+      fail("load_state_dict: " .. name .. " is missing" .. core.near(name, values))
+    elseif t ~= nil then
+      used[name] = t
+    end
+  end
+  for name in pairs(values) do
+    if used[name] == nil and (not options or options.strict ~= false) then
+      fail("load_state_dict: there is no " .. tostring(name))
+    end
+  end
+  for name, cell in v:named_cells() do
+    if used[name] ~= nil then cell:assign(used[name]) end
+  end
+  return v
+end
+graph.load_state_dict = load_state_dict
+
+function graph.name(g) return (core.graph_name(g)) end
+function graph.check(g) return require "limn.trace".check(g) end
+function graph.save(g, path) return M.save(path, {graph = g}) end
+
+-- -- Saving ---------------------------------------------------------------
+
+local function is_jit(v) return require "limn.trace".is_jit(v) end
+
+-- The one graph of a jit function; {jit, example...} chooses among several.
+local function jit_graph(key, v, examples)
+  if examples then return (v:graph(unpack(examples))) end
+  local all = v:graphs()
+  if #all == 0 then
+    fail(key .. ": this jit function was never traced",
+      "call it once, or save {f, example...}")
+  elseif #all > 1 then
+    fail(key .. ": this jit function has " .. #all .. " traces",
+      "save {f, example...} to choose one")
+  end
+  return all[1]
+end
+
+-- What is to be saved, by kind, in the order of sorted keys.
+local function sort_out(t)
+  local s = {graphs = {}, roots = {}, tensors = {}}
+  for _, key in ipairs(sorted_keys(t)) do
+    local v = t[key]
+    local kind, name = core.type(v), tostring(key)
+    if kind == "graph" then
+      s.graphs[#s.graphs + 1] = {name, v}
+    elseif is_jit(v) then
+      s.graphs[#s.graphs + 1] = {name, jit_graph(name, v)}
+    elseif plain(v) and is_jit(v[1]) then
+      s.graphs[#s.graphs + 1] = {name, jit_graph(name, v[1], {unpack(v, 2)})}
+    elseif kind == "tensor" then
+      s.tensors[#s.tensors + 1] = {name, v}
+    elseif kind == "cell" then
+      s.tensors[#s.tensors + 1] = {name, v, cell = true}
+    elseif method(v, "named_cells") then
+      s.roots[#s.roots + 1] = {name, v}
+    else
+      fail(("save: %s is a %s"):format(name, kind or type(v)),
+        "graphs, jit functions, modules, optimizers, cells and tensors can be "
+          .. "saved")
+    end
+  end
+  return s
+end
+
+local function build(t, who)
+  if not plain(t) then
+    t = {graph = t}
+    if not core.type(t.graph) and not method(t.graph, "named_cells")
+      and not is_jit(t.graph) then
+      fail(who .. ": a table of what to save is wanted",
+        'limn.save("net.limn", {infer = infer, net = net})')
+    end
+  end
+  if core.tracing() then fail "saving cannot be traced" end
+  local s = sort_out(t)
+  local m = core.model_new()
+  -- One root: no prefix. Several: the key of each is its prefix.
+  for _, r in ipairs(s.roots) do
+    local prefix = #s.roots > 1 and r[1] .. "." or ""
+    for path, cell in r[2]:named_cells() do
+      core.model_add(m, prefix .. path, cell)
+    end
+    if method(r[2], "named_modes") then
+      for path, mode in r[2]:named_modes() do
+        core.model_add(m, (prefix .. path):gsub("%.$", ""), mode)
+      end
+    end
+  end
+  for _, e in ipairs(s.tensors) do core.model_add(m, e[1], e[2]) end
+  for _, e in ipairs(s.graphs) do core.model_add(m, e[1], e[2]) end
+  return m
+end
+
+--- Write graphs, jit functions, modules, optimizers and tensors to one file.
+function M.save(path, t, options)
+  core.options(options, {"lines"}, "save")
+  if type(path) ~= "string" then fail "save(path, table): a path comes first" end
+  core.model_save(build(t, "save"), path,
+    not options or options.lines ~= false)
+end
+
+--- The same as a string of bytes.
+function M.save_string(t, options)
+  core.options(options, {"lines"}, "save_string")
+  return (core.model_write(build(t, "save_string"),
+    not options or options.lines ~= false))
+end
+
+-- -- Loading --------------------------------------------------------------
+
+local Model = {}
+
+local function model_index(m, key)
+  local v = Model[key]
+  if v ~= nil then return v end
+  if type(key) == "string" then
+    local names = {}
+    for k in pairs(m) do names[#names + 1] = k end
+    for k in pairs(Model) do names[#names + 1] = k end
+    fail("the file holds no '" .. key .. "'" .. core.near(key, names))
+  end
+end
+
+local mt = {__index = model_index}
+local parts_of = setmetatable({}, {__mode = "k"})
+
+function mt.__tostring(m)
+  local out, p = {}, parts_of[m]
+  for _, e in ipairs(p.graphs) do out[#out + 1] = "graph " .. e[1] end
+  for _, e in ipairs(p.vars) do out[#out + 1] = tostring(e[2]):match "^[^\n]*" end
+  return "loaded model\n  " .. table.concat(out, "\n  ")
+end
+
+local function cells_of(m, kind)
+  local list = {}
+  for _, e in ipairs(parts_of[m].vars) do
+    if core.type(e[2]) == "cell" and (not kind or e[2].kind == kind) then
+      list[#list + 1] = e
+    end
+  end
+  return list
+end
+
+function Model.named_cells(m) return each(cells_of(m)) end
+function Model.named_parameters(m) return each(cells_of(m, "param")) end
+function Model.named_buffers(m) return each(cells_of(m, "buffer")) end
+function Model.named_modes(m) return each(parts_of[m].modes) end
+function Model.parameters(m) return cell_list(cells_of(m, "param")) end
+Model.state_dict, Model.load_state_dict = state_dict, load_state_dict
+
+function Model.graphs(m) return each(parts_of[m].graphs) end
+
+--- The cell or constant of that name, or nil.
+function Model.var(m, name)
+  local p = parts_of[m]
+  for _, e in ipairs(p.aliases) do
+    if e[1] == name then name = e[2] end
+  end
+  for _, e in ipairs(p.vars) do
+    if e[1] == name then return e[2] end
+  end
+end
+
+local function set_mode(m, training)
+  for _, e in ipairs(parts_of[m].modes) do e[2]:set(training) end
+  return m
+end
+function Model.train(m) return set_mode(m, true) end
+function Model.eval(m) return set_mode(m, false) end
+
+function Model.freeze(m)
+  for _, e in ipairs(cells_of(m, "param")) do e[2].frozen = true end
+  return m
+end
+
+--- Save the model again, under its names.
+function Model.save(m, path, options)
+  core.options(options, {"lines"}, "save")
+  core.model_save(parts_of[m].handle, path,
+    not options or options.lines ~= false)
+end
+
+local function open(text, is_bytes)
+  if core.tracing() then fail "loading cannot be traced" end
+  local handle = core.model_load(text, is_bytes)
+  local parts = core.model_parts(handle)
+  parts.handle = handle
+  local m = setmetatable({}, mt)
+  parts_of[m] = parts
+  for _, e in ipairs(parts.graphs) do m[e[1]] = e[2] end
+  for _, e in ipairs(parts.vars) do
+    if core.type(e[2]) == "tensor" and rawget(m, e[1]) == nil then
+      m[e[1]] = e[2]
+    end
+  end
+  return m
+end
+
+--- Read a file: its graphs are fields of the result, in eval mode.
+function M.load(path)
+  if type(path) ~= "string" then fail "load(path): a path is wanted" end
+  return (open(path, false))
+end
+
+function M.load_string(bytes)
+  if type(bytes) ~= "string" then fail "load_string(bytes): a string is wanted" end
+  return (open(bytes, true))
+end
+
+--- Put a file's state into live objects by name; returns what is missing in
+-- the file, what it has besides, and what has another shape (lists of names).
+function M.restore(path, objects, options)
+  core.options(options, {"strict"}, "restore")
+  local m = type(path) == "string" and M.load(path) or path
+  if not plain(objects) then objects = {objects} end
+  local roots = {}
+  for _, key in ipairs(sorted_keys(objects)) do
+    roots[#roots + 1] = {key, objects[key]}
+  end
+  local used, missing, extra, misshaped, todo = {}, {}, {}, {}, {}
+  local function find(key, name)
+    local long = tostring(key) .. "." .. name
+    local v = type(key) == "string" and Model.var(m, long)
+    if v then return v, long end
+    return Model.var(m, name), name
+  end
+  for _, r in ipairs(roots) do
+    if not method(r[2], "named_cells") then
+      fail("restore: " .. tostring(r[1]) .. " has no cells")
+    end
+    for name, cell in r[2]:named_cells() do
+      local v, found = find(r[1], name)
+      if not v then
+        missing[#missing + 1] = name
+      else
+        used[found] = true
+        local same = v:dim() == cell:dim()
+        for d = 1, same and v:dim() or 0 do
+          same = same and v:size(d) == cell:size(d)
+        end
+        if same then todo[#todo + 1] = {cell, v}
+        else misshaped[#misshaped + 1] = name end
+      end
+    end
+  end
+  for _, e in ipairs(parts_of[m].vars) do
+    if core.type(e[2]) == "cell" and not used[e[1]] then
+      extra[#extra + 1] = e[1]
+    end
+  end
+  local report = {missing = missing, extra = extra, misshaped = misshaped}
+  if options and options.strict and #missing + #misshaped > 0 then
+    fail("restore: missing " .. table.concat(missing, ", ")
+      .. "; misshaped " .. table.concat(misshaped, ", "))
+  end
+  for _, e in ipairs(todo) do e[1]:assign(e[2]) end
+  return report
+end
+
+return M

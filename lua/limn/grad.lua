@@ -1,0 +1,232 @@
+--- Gradients: limn.grad, limn.value_and_grad, limn.no_grad, limn.custom.
+local core = require "limn.core"
+
+local ops, fail = core.ops, core.fail
+local M = {}
+
+local function pack(...) return {n = select("#", ...), ...} end
+local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
+
+-- -- With respect to what -------------------------------------------------
+
+local function has_parameters(w)
+  if type(w) ~= "table" and core.type(w) ~= "graph" then return false end
+  local ok, f = pcall(function() return w.named_parameters end)
+  return ok and type(f) == "function"
+end
+
+local function each_parameter(w)
+  local f, s, v = w:named_parameters()
+  if type(f) == "table" then -- a list of {name, cell}
+    local i, list = 0, f
+    return function()
+      i = i + 1
+      if list[i] then return list[i][1], list[i][2] end
+    end
+  end
+  return f, s, v
+end
+
+-- Appends what w stands for to `flat` and its names to `names`; returns a
+-- function that gives the gradients of that part their form.
+local function collect(w, flat, names, label)
+  local kind = core.type(w)
+  if kind == "cell" or kind == "tensor" then
+    flat[#flat + 1] = w
+    names[#names + 1] = kind == "cell" and w.name or label
+    local at = #flat
+    return function(g) return g[at] end
+  elseif has_parameters(w) then
+    local order, at = {}, {}
+    for name, cell in each_parameter(w) do
+      if not cell.frozen then
+        flat[#flat + 1] = cell
+        names[#names + 1] = name
+        order[#order + 1], at[name] = name, #flat
+      end
+    end
+    return function(g)
+      local t = {}
+      for _, name in ipairs(order) do t[name] = g[at[name]] end
+      return t
+    end
+  elseif plain(w) then
+    local parts = {}
+    for i = 1, #w do parts[i] = collect(w[i], flat, names, label .. " " .. i) end
+    return function(g)
+      local t = {}
+      for i = 1, #parts do t[i] = parts[i](g) end
+      return t
+    end
+  end
+  fail("a gradient is taken with respect to a module, a cell, a tensor or a "
+    .. "list of them, not " .. (kind or type(w)))
+end
+
+-- -- One gradient ---------------------------------------------------------
+
+local function check_loss(loss)
+  if core.type(loss) ~= "tensor" then
+    fail("the function returns " .. (core.type(loss) or type(loss))
+      .. " where the loss is wanted", "return a 0-dim tensor first")
+  end
+  if loss:dim() ~= 0 then
+    fail(("the loss has %d dims; a gradient needs one number"):format(
+      loss:dim()), "use :mean() or :sum()")
+  end
+end
+
+local function finish(loss, refs, start, nested, flat, names, unused)
+  check_loss(loss)
+  local grads = core.gradient(loss, refs, start, nested)
+  for i = 1, #flat do
+    if not grads[i] then
+      if unused ~= "zeros" then
+        fail(("the loss does not depend on %s"):format(names[i]),
+          'leave it out, or pass {unused = "zeros"}')
+      end
+      grads[i] = ops.full_like(flat[i], 0)
+    end
+  end
+  return grads
+end
+
+-- f(...) is recorded and differentiated; results and gradients.
+local function differentiate(f, flat, names, unused, args)
+  local recording = core.recording()
+  if recording then
+    local refs, start = core.grad_watch(flat)
+    local r = pack(f(unpack(args, 1, args.n)))
+    return r, finish(r[1], refs, start, recording == "tape", flat, names, unused)
+  end
+  local tape = core.trace_begin("gradient", "tape")
+  local ok, r, grads = pcall(function()
+    local refs, start = core.grad_watch(flat)
+    local out = pack(f(unpack(args, 1, args.n)))
+    return out, finish(out[1], refs, start, false, flat, names, unused)
+  end)
+  core.trace_abort(tape)
+  if not ok then error(r, 0) end
+  return r, grads
+end
+
+local function check_function(f, who)
+  if type(f) ~= "function" and not getmetatable(f) then
+    fail(who .. ": a function is wanted, not a " .. type(f))
+  end
+end
+
+--- A function with f's arguments that returns the loss, its gradients with
+-- respect to wrt, and what else f returned.
+function M.value_and_grad(f, wrt, options)
+  check_function(f, "value_and_grad")
+  core.options(options, {"unused"}, "value_and_grad")
+  if wrt == nil then
+    fail("value_and_grad(f, wrt): with respect to what?",
+      "a module, a cell, a captured tensor, or a list; limn.grad(f) is for "
+        .. "the first argument")
+  end
+  local unused = options and options.unused
+  return function(...)
+    local flat, names = {}, {}
+    local shape = collect(wrt, flat, names, "the tensor")
+    local r, grads = differentiate(f, flat, names, unused, pack(...))
+    return r[1], shape(grads), unpack(r, 2, r.n)
+  end
+end
+
+--- The gradient of f with respect to its first argument.
+function M.grad(f, options)
+  check_function(f, "grad")
+  core.options(options, {"unused"}, "grad")
+  local unused = options and options.unused
+  return function(x, ...)
+    local args, flat, names = pack(x, ...), {}, {}
+    if not core.recording() and core.type(x) == "tensor" then
+      args[1] = core.fresh(x)
+    elseif not core.recording() and plain(x) then
+      local t = {}
+      for k, v in pairs(x) do
+        t[k] = core.type(v) == "tensor" and core.fresh(v) or v
+      end
+      args[1] = t
+    end
+    local shape = collect(args[1], flat, names, "argument 1")
+    local _, grads = differentiate(f, flat, names, unused, args)
+    return shape(grads)
+  end
+end
+
+--- x as a constant.
+M.detach = core.detach
+
+local function detach_all(v)
+  if core.type(v) == "tensor" then return (core.detach(v)) end
+  if not plain(v) then return v end
+  local out = {}
+  for k, x in pairs(v) do out[k] = detach_all(x) end
+  return out
+end
+
+--- f(...) without gradients: what it returns is constant.
+function M.no_grad(f, ...)
+  check_function(f, "no_grad")
+  local r = pack(f(...))
+  for i = 1, r.n do r[i] = detach_all(r[i]) end
+  return unpack(r, 1, r.n)
+end
+
+-- -- limn.custom ----------------------------------------------------------
+
+-- A graph of f for inputs like these ({dtype, sizes} each); gives the graph
+-- and the type of its result.
+local function region(name, f, types, names)
+  local tr = core.trace_begin(name, "trace")
+  local ok, g, dtype, sizes = pcall(function()
+    local args = {n = #types}
+    for i, t in ipairs(types) do
+      args[i] = core.trace_spec(tr, names[i], t[1], t[2], {})
+    end
+    core.trace_signature(tr, args)
+    local r = pack(f(unpack(args, 1, args.n)))
+    local d, s
+    if core.type(r[1]) == "tensor" then d, s = core.hint_of(r[1]) end
+    return core.trace_end(tr, r), d, s
+  end)
+  if not ok then
+    core.trace_abort(tr)
+    error(g, 0)
+  end
+  return g, dtype, sizes
+end
+
+--- One node with a gradient of its own: vjp(g, y, ...) gives the gradients of
+-- f's arguments (nil where there is none).
+function M.custom(f, vjp)
+  check_function(f, "custom")
+  check_function(vjp, "custom")
+  return function(...)
+    local recording = core.recording()
+    local args = pack(...)
+    if not recording then return f(...) end
+    local types, names = {}, {}
+    for i = 1, args.n do
+      if core.type(args[i]) ~= "tensor" and core.type(args[i]) ~= "cell" then
+        fail(("custom: argument %d must be a tensor, not a %s"):format(i,
+          type(args[i])), "numbers can be upvalues of f and vjp")
+      end
+      types[i] = {core.hint_of(args[i])}
+      names[i] = "x" .. i
+    end
+    local fg, dtype, sizes = region("custom", f, types, names)
+    if not dtype then fail "custom: f must return one tensor" end
+    local vtypes = {{dtype, sizes}, {dtype, sizes}, unpack(types)}
+    local vg = region("vjp", vjp, vtypes, {"g", "y", unpack(names)})
+    local y
+    if recording == "tape" then y = core.run(fg, unpack(args, 1, args.n)) end
+    local out = core.custom_node(args, fg, vg, y)
+    return out
+  end
+end
+
+return M

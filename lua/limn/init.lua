@@ -1,0 +1,129 @@
+--- limn: trace Lua functions and models to graphs that run on any device.
+local core = require "limn.core"
+
+do -- sources beside this file are limn's own: errors name the line outside
+  local source = debug.getinfo(1, "S").source
+  core.setup((source:gsub("init%.lua$", "")))
+end
+
+local limn = {_VERSION = "limn " .. core.version(), core = core}
+
+-- -- Parts ----------------------------------------------------------------
+
+-- Order matters: trace.lua's floor, max, ... also take sizes and numbers.
+local ops = require "limn.tensor"
+for _, part in ipairs {ops, require "limn.trace", require "limn.grad",
+  require "limn.print", require "limn.files"} do
+  for name, f in pairs(part) do limn[name] = f end
+end
+limn.check = nil
+
+local lazy = {nn = true, optim = true, data = true, repl = true,
+  script = true}
+
+setmetatable(limn, {
+  __index = function(t, key)
+    if lazy[key] then
+      local part = require("limn." .. key)
+      rawset(t, key, part)
+      return part
+    end
+    if type(key) ~= "string" then return nil end
+    core.fail("limn has no '" .. key .. "'" .. core.near(key, t))
+  end,
+})
+
+-- tensor.lua and others are loaded before this table is complete.
+package.loaded["limn"] = limn
+ops.value, ops.floor = limn.value, limn.floor
+
+limn.type = core.type
+limn.tracing = core.tracing
+limn.counters = core.counters
+limn.plans_limit = core.plans_limit
+limn.wait = core.wait
+limn.policy = core.policy
+
+function limn.is_tensor(v) return core.type(v) == "tensor" end
+
+-- -- Devices and random numbers -------------------------------------------
+
+--- Names of the devices here; with {all = true} also what is known of each,
+-- and why others are missing.
+function limn.devices(options)
+  core.options(options, {"all"}, "devices")
+  local names, all, notes = core.devices()
+  if options and options.all then return names, all, notes end
+  return names
+end
+
+--- The first accelerator, or "cpu".
+function limn.accelerator()
+  for _, name in ipairs((core.devices())) do
+    if name ~= "cpu" then return name end
+  end
+  return "cpu"
+end
+
+local function pack(...) return {n = select("#", ...), ...} end
+
+--- f(...) where what is made without a device is made on this one.
+function limn.on(device, f, ...)
+  if core.tracing() then
+    core.fail("limn.on would write a device into the trace",
+      "with no device given the run decides")
+  end
+  local old = core.set_device(device)
+  local r = pack(pcall(f, ...))
+  core.set_device(old)
+  if not r[1] then error(r[2], 0) end
+  return unpack(r, 2, r.n)
+end
+
+--- Start the random numbers of this context anew.
+function limn.manual_seed(n) core.seed(n) end
+limn.seed = limn.manual_seed
+
+-- -- limn.scope -----------------------------------------------------------
+
+local keeping -- tensors of the innermost scope that live on
+
+local function keep_all(v, set, seen)
+  if core.type(v) == "tensor" then
+    set[v] = true
+  elseif type(v) == "table" and not seen[v] then
+    seen[v] = true
+    for _, x in pairs(v) do keep_all(x, set, seen) end
+  end
+end
+
+--- Free at once what f makes, except what it returns, assigns to a cell or
+-- gives to limn.keep.
+function limn.scope(f, ...)
+  local made, outer = {}, keeping
+  local old = core.scope_enter(made)
+  keeping = {}
+  local set = keeping
+  local r = pack(pcall(f, ...))
+  core.scope_enter(old)
+  keeping = outer
+  if r[1] then
+    for i = 2, r.n do keep_all(r[i], set, {}) end
+  end
+  core.scope_free(made, set)
+  if old then
+    for t in pairs(set) do old[#old + 1] = t end -- the outer scope decides
+  end
+  if not r[1] then error(r[2], 0) end
+  return unpack(r, 2, r.n)
+end
+
+--- Let tensors outlive the scope that makes them; returns them.
+function limn.keep(...)
+  if keeping then
+    for i = 1, select("#", ...) do keep_all((select(i, ...)), keeping, {}) end
+  end
+  return ...
+end
+
+return limn

@@ -1,0 +1,624 @@
+--- Tracing: limn.trace, limn.jit, sizes in traces, and control flow.
+local core = require "limn.core"
+
+local ops, fail = core.ops, core.fail
+local has_ffi, ffi = pcall(require, "ffi")
+local M = {}
+
+local function pack(...) return {n = select("#", ...), ...} end
+
+-- -- Sizes ----------------------------------------------------------------
+-- A Dim is a cdata, because only a cdata's `n == 10` can be intercepted. C
+-- knows it by a weak-keyed table, never by its bytes.
+
+local dim = core.dim_meta
+if has_ffi then
+  local mt = {}
+  for name, f in pairs(dim) do
+    if name:find "^__" then mt[name] = f end
+  end
+  mt.__index = function(_, k)
+    fail("a size of a trace has no field '" .. tostring(k) .. "'",
+      "limn.floor, limn.min, ... work on sizes, numbers and tensors")
+  end
+  mt.__newindex = mt.__index
+  mt.__call = function() fail "a size of a trace cannot be called" end
+  local ctype = ffi.metatype(ffi.typeof "struct { int32_t limn_dim; }", mt)
+  core.set_maker(function() return ctype() end)
+end
+
+M.value = core.value
+for _, name in ipairs {"floor", "ceil", "sqrt", "abs", "log", "exp"} do
+  local f, d, op = math[name], dim[name], ops[name]
+  M[name] = function(x, ...)
+    if type(x) == "number" then return (f(x, ...)) end
+    local y
+    if type(x) == "cdata" then y = d(x) else y = op(x, ...) end
+    return y
+  end
+end
+for _, name in ipairs {"max", "min"} do
+  local f, d, reduce = math[name], dim[name], ops[name]
+  local both = ops[name .. "imum"]
+  M[name] = function(a, b, ...)
+    if type(a) == "number" and type(b) == "number" then
+      return (f(a, b, ...))
+    end
+    local y
+    if type(a) == "userdata" and not core.type(b) then
+      y = reduce(a, b, ...)
+    elseif type(a) == "userdata" or type(b) == "userdata" then
+      y = both(a, b)
+    else
+      y = d(a, b)
+      for i = 1, select("#", ...) do y = d(y, (select(i, ...))) end
+    end
+    return y
+  end
+end
+
+-- -- Examples -------------------------------------------------------------
+
+local Spec, Number = {}, {}
+Spec.__index, Number.__index = Spec, Number
+
+--- Stands for an example tensor: limn.spec({"batch", 64}, "float32"). A string
+-- names a size that must agree across inputs; a number is a hint.
+function M.spec(sizes, dtype, name)
+  if type(sizes) ~= "table" then
+    fail("spec: the first argument is a list of sizes",
+      'limn.spec({"batch", 64}, "float32")')
+  end
+  for _, s in ipairs(sizes) do
+    if type(s) ~= "string" and type(s) ~= "number" then
+      fail("spec: a size is a number or a name, not a " .. type(s))
+    end
+  end
+  return setmetatable({sizes = sizes, dtype = dtype or "float32", name = name},
+    Spec)
+end
+
+--- As an example: a number that becomes an input of the graph.
+function M.number(v)
+  if type(v) ~= "number" then
+    fail("number: an example number is wanted, not a " .. type(v))
+  end
+  return setmetatable({v = v}, Number)
+end
+
+local primes = {7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67}
+
+local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
+
+-- The function that names a callable's parameters, and how many to skip.
+local function target(f)
+  if type(f) == "function" then return f, 0 end
+  if type(f) == "table" then
+    local forward = f.forward
+    if type(forward) == "function" then return forward, 1 end
+    local mt = getmetatable(f)
+    local call = type(mt) == "table" and rawget(mt, "__call")
+    if type(call) == "function" then return call, 1 end
+  end
+end
+
+local function callable(f)
+  if type(f) == "function" or core.type(f) == "graph" then return true end
+  local mt = getmetatable(f)
+  return type(f) == "table" and type(mt) == "table" and mt.__call ~= nil
+end
+
+local function place(f)
+  local t = target(f)
+  if not t then return "" end
+  local i = debug.getinfo(t, "S")
+  return ("%s:%d"):format(i.short_src, i.linedefined)
+end
+
+local function name_of(f)
+  if type(f) == "table" and type(f.class_name) == "string" then
+    return f.class_name
+  end
+  return "function"
+end
+
+local function param_name(f, i)
+  local t, skip = target(f)
+  if not t or debug.getinfo(t, "S").what == "C" then return "x" .. i end
+  local ok, name = pcall(debug.getlocal, t, i + skip)
+  return ok and name and not name:find "%W" and name or "x" .. i
+end
+
+local function sorted_keys(t)
+  local keys = {}
+  for k in pairs(t) do keys[#keys + 1] = k end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  return keys
+end
+
+-- Placeholders for an example, in the structure of the example.
+local function placeholder(s, v, name)
+  local kind = core.type(v)
+  local base, n = name, 2
+  while s.taken[name] do
+    name, n = base .. n, n + 1
+  end
+  if kind == "tensor" then
+    s.taken[name] = true
+    return (core.trace_input(s.tr, name, v))
+  elseif getmetatable(v) == Spec then
+    s.taken[name] = true
+    local sizes, names = {}, {}
+    for i, d in ipairs(v.sizes) do
+      names[i] = type(d) == "string" and d or false
+      if names[i] and not s.sizes[d] then
+        s.nsizes = s.nsizes + 1
+        s.sizes[d] = primes[s.nsizes] or 71 + 2 * s.nsizes
+      end
+      sizes[i] = names[i] and s.sizes[d] or d
+    end
+    return (core.trace_spec(s.tr, v.name or name, v.dtype, sizes, names))
+  elseif getmetatable(v) == Number then
+    s.taken[name] = true
+    return (core.trace_number(s.tr, name, v.v))
+  elseif plain(v) then
+    local out = {}
+    local dict = false
+    for k in pairs(v) do dict = dict or type(k) == "string" end
+    if not dict then
+      for i = 1, #v do out[i] = placeholder(s, v[i], name .. "." .. i) end
+    else
+      for _, k in ipairs(sorted_keys(v)) do
+        out[k] = placeholder(s, v[k], name .. "." .. tostring(k))
+      end
+    end
+    return out
+  end
+  return v
+end
+
+-- -- While a trace runs ---------------------------------------------------
+
+local function refuse(name, hint)
+  return function()
+    fail(name .. " would be called once, while tracing, and its result frozen "
+      .. "into the graph", hint)
+  end
+end
+
+-- Put in versions of Lua functions that know Dims or raise; gives back a
+-- function that puts the old ones back.
+local function patch_globals()
+  local old_tonumber, old_random = tonumber, math.random
+  local old_time, old_clock = os.time, os.clock
+  local old_yield = coroutine.yield
+  tonumber = function(v, ...) -- luacheck: ignore
+    if type(v) == "cdata" and core.type(v) == "dim" then return v end
+    return old_tonumber(v, ...)
+  end
+  math.random = refuse("math.random",
+    "limn.rand(...) gives new numbers on each run")
+  os.time = refuse("os.time", "pass the time in with limn.number")
+  os.clock = refuse("os.clock", "pass the time in with limn.number")
+  coroutine.yield = refuse("coroutine.yield", "yield outside the trace")
+  return function()
+    tonumber = old_tonumber -- luacheck: ignore
+    math.random, os.time, os.clock = old_random, old_time, old_clock
+    coroutine.yield = old_yield
+  end
+end
+
+local advice = {
+  {"'for' %a+ [%a ]*must be a number",
+    "a loop over a size of the trace would be unrolled for the example",
+    "use ops on the whole tensor or limn.scan; limn.value(n) binds the graph "
+      .. "to this size"},
+  {"number expected, got cdata",
+    "a size of the trace is no plain number",
+    "limn.floor ceil sqrt min max abs log exp work on sizes; limn.value(n) "
+      .. "takes the number and binds the graph to it"},
+  {"got cdata", "a size of the trace is no plain number",
+    "limn.value(n) takes the number and binds the graph to it"},
+  {"cannot convert 'struct", "a size of the trace is no plain number",
+    "limn.value(n) takes the number and binds the graph to it"},
+  {"'struct %d+'", "a size of the trace cannot be used like this",
+    "limn.value(n) takes the number and binds the graph to it"},
+}
+
+local function translate(msg)
+  if type(msg) ~= "string" or msg:find "\nhint: " then return msg end
+  for _, a in ipairs(advice) do
+    if msg:find(a[1]) then
+      return (core.located(msg)) .. ": " .. a[2] .. "\nhint: " .. a[3]
+    end
+  end
+  return msg
+end
+
+-- -- What a trace must not leave behind, and what it has read -------------
+
+local function leaked(what, name, where)
+  fail(("%s '%s' holds a value of the trace%s"):format(what, name, where),
+    "return it from the traced function instead")
+end
+
+local function check_leaks(f, modules, tr)
+  local fn = type(f) == "function" and f or nil
+  for i = 1, fn and 255 or 0 do
+    local name, v = debug.getupvalue(fn, i)
+    if not name then break end
+    if core.of_trace(v, tr) then
+      leaked("the upvalue", name, " (function at " .. place(fn) .. ")")
+    elseif plain(v) then
+      for k, x in pairs(v) do
+        if core.of_trace(x, tr) then
+          leaked("the upvalue", name .. "." .. tostring(k),
+            " (function at " .. place(fn) .. ")")
+        end
+      end
+    end
+  end
+  for m, mname in pairs(modules) do
+    for k, v in pairs(m) do
+      if core.of_trace(v, tr) then
+        leaked("the field", tostring(mname) .. "." .. tostring(k), "")
+      end
+    end
+  end
+end
+
+local remembered = {number = true, boolean = true, string = true,
+  ["function"] = true}
+
+-- {index, value, ...} of the upvalues that a trace has frozen.
+local function upvalues(f)
+  local list = {}
+  if type(f) ~= "function" then return list end
+  for i = 1, 255 do
+    local name, v = debug.getupvalue(f, i)
+    if not name then break end
+    if remembered[type(v)] then
+      list[#list + 1], list[#list + 2] = i, v
+    end
+  end
+  return list
+end
+
+local function fields(modules)
+  local list = {}
+  for m, mname in pairs(modules) do
+    for k, v in pairs(m) do
+      if remembered[type(v)] and type(k) ~= "userdata" then
+        list[#list + 1] = {m, mname, k, v}
+      end
+    end
+  end
+  return list
+end
+
+-- -- limn.trace -----------------------------------------------------------
+
+local function record(f, s, examples, options)
+  local args = {n = examples.n}
+  for i = 1, examples.n do
+    args[i] = placeholder(s, examples[i], param_name(f, i))
+  end
+  s.statics = core.trace_signature(s.tr, args)
+  local results = pack(f(unpack(args, 1, args.n)))
+  if options.simplify == false then s.raw = true end
+  local g = core.trace_end(s.tr, results)
+  return g
+end
+
+local function trace(f, examples, options)
+  if core.tracing() then
+    fail("limn.trace is called inside a trace",
+      "call the function itself: it becomes part of the trace")
+  end
+  if not callable(f) then
+    fail("trace: a function or a module is wanted, not a " .. type(f))
+  end
+  local s = {taken = {}, sizes = {}, nsizes = 0}
+  local name = options.name or name_of(f)
+  s.tr = core.trace_begin(name, "trace")
+  if options.strict then core.trace_strict(s.tr, true) end
+  local modules = {}
+  local old_modules = core.trace_modules(modules)
+  local depth = core.path_reset()
+  local restore = patch_globals()
+  local ok, g = xpcall(function() return record(f, s, examples, options) end,
+    translate)
+  restore()
+  core.path_reset(depth)
+  core.trace_modules(old_modules)
+  if not ok then
+    core.trace_abort(s.tr)
+    error(g, 0)
+  end
+  check_leaks(f, modules, s.tr)
+  local data = core.graph_data(g)
+  data.statics = next(s.statics) and s.statics or nil
+  data.f = f
+  data.ups = upvalues(f)
+  data.fields = fields(modules)
+  return g
+end
+
+--- limn.trace(f, ...examples), or with options in one table:
+-- limn.trace {f, x, t, strict = true, name = "step"}
+function M.trace(f, ...)
+  local g
+  if plain(f) and select("#", ...) == 0 then
+    core.options(f, {"strict", "name", "simplify"}, "trace")
+    local n = table.maxn and table.maxn(f) or #f
+    local examples = {n = n - 1}
+    for i = 2, n do examples[i - 1] = f[i] end
+    g = trace(f[1], examples, f)
+  else
+    g = trace(f, pack(...), {})
+  end
+  return g
+end
+
+--- Upvalues and module fields that changed since the trace raise.
+local function check(g)
+  local d, changed = core.graph_data(g), {}
+  local ups = d.ups or {}
+  for i = 1, #ups, 2 do
+    local name, v = debug.getupvalue(d.f, ups[i])
+    if v ~= ups[i + 1] then changed[#changed + 1] = "upvalue " .. name end
+  end
+  for _, e in ipairs(d.fields or {}) do
+    if rawget(e[1], e[3]) ~= e[4] then
+      changed[#changed + 1] = "field " .. tostring(e[2]) .. "." .. tostring(e[3])
+    end
+  end
+  for _, c in ipairs(g:captures()) do
+    if c.changed then changed[#changed + 1] = "captured tensor " .. c.name end
+  end
+  if #changed > 0 then
+    fail("changed since the trace: " .. table.concat(changed, ", "),
+      "trace again, or pass it as an argument")
+  end
+  return true
+end
+M.check = check
+
+-- -- limn.jit -------------------------------------------------------------
+
+local Jit = {}
+Jit.__index = Jit
+Jit.__call = core.jit
+
+local function same_ups(a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if a[i] ~= b[i] then return false end
+  end
+  return true
+end
+
+-- The traces made with the upvalues as they are now come to the front.
+local function jit_select(self)
+  local ups = upvalues(self.f)
+  local set
+  for _, x in ipairs(self.sets) do
+    if same_ups(x.ups, ups) then set = x end
+  end
+  if not set then
+    set = {ups = ups}
+    self.sets[#self.sets + 1] = set
+  end
+  for i = 1, math.max(#self, #set) do self[i] = set[i] end
+  self.ups = ups
+  return set
+end
+
+local function jit_note(self, why)
+  self.reasons[#self.reasons + 1] = why or "first use"
+  local arg = why and why:match "with the argument"
+  if arg then
+    self.nstatic = (self.nstatic or 0) + 1
+    if self.nstatic == 2 then
+      io.stderr:write(("limn: %s was traced three times: %s\n  limn.number(v) "
+        .. "makes a number an input\n"):format(self.name, why))
+    end
+  end
+end
+
+-- Which set of traces, then the first trace that fits, then a new one.
+local function jit_find(self, ...)
+  local set = jit_select(self)
+  local why
+  for i = 1, #set do
+    local r = pack(core.try(set[i], ...))
+    if r[1] then return nil, r end
+    why = r[2]
+  end
+  local g = trace(self.f, pack(...), {name = self.name})
+  jit_note(self, why)
+  set[#set + 1] = g
+  self[#set] = g
+  return g
+end
+
+local function jit_slow(self, ...)
+  local g, r = jit_find(self, ...)
+  if r then return unpack(r, 2, r.n) end
+  local out = pack(g(...))
+  return unpack(out, 1, out.n)
+end
+
+--- The graph for these arguments.
+function Jit:graph(...)
+  local set = jit_select(self)
+  for i = 1, #set do
+    if (core.fits(set[i], ...)) then return set[i] end
+  end
+  local g = trace(self.f, pack(...), {name = self.name})
+  jit_note(self)
+  set[#set + 1] = g
+  self[#set] = g
+  return g
+end
+
+--- All traces of the function so far.
+function Jit:graphs()
+  local all = {}
+  for _, set in ipairs(self.sets) do
+    for i = 1, #set do all[#all + 1] = set[i] end
+  end
+  return all
+end
+
+function Jit:stats()
+  local t = {traces = #self:graphs(), reasons = self.reasons, graphs = {}}
+  for i, g in ipairs(self:graphs()) do t.graphs[i] = g:stats() end
+  return t
+end
+
+function Jit:train()
+  for _, g in ipairs(self:graphs()) do g:train() end
+  return self
+end
+
+function Jit:eval()
+  for _, g in ipairs(self:graphs()) do g:eval() end
+  return self
+end
+
+function Jit:__tostring()
+  local out = {}
+  for i, g in ipairs(self:graphs()) do out[i] = tostring(g) end
+  if #out == 0 then return "jit function, not traced yet" end
+  return table.concat(out, "\n")
+end
+
+--- Trace f on first use of a signature, and again only where a guard or a
+-- static argument differs.
+function M.jit(f, options)
+  core.options(options, {"name"}, "jit")
+  if not callable(f) then
+    fail("jit: a function or a module is wanted, not a " .. type(f))
+  end
+  return setmetatable({f = f, slow = jit_slow, sets = {}, reasons = {},
+    name = options and options.name or name_of(f)}, Jit)
+end
+function M.is_jit(v) return type(v) == "table" and getmetatable(v) == Jit end
+
+-- -- Control flow ---------------------------------------------------------
+
+local function map_leaves(a, b, f, who)
+  if core.type(a) or type(a) ~= "table" then return f(a, b) end
+  if type(b) ~= "table" then fail(who .. ": the results differ in structure") end
+  local out = {}
+  for _, k in ipairs(sorted_keys(a)) do
+    out[k] = map_leaves(a[k], b[k], f, who)
+  end
+  return out
+end
+
+--- f(...) where pred holds, else g(...). In a trace both are recorded and
+-- the results chosen, so both must be without side effects.
+function M.cond(pred, f, g, ...)
+  if core.type(pred) == "tensor" and not core.of_trace(pred)
+    and not core.tracing() then
+    pred = pred:item()
+  end
+  if type(pred) == "boolean" then
+    local r
+    if pred then r = pack(f(...)) else r = pack(g(...)) end
+    return unpack(r, 1, r.n)
+  end
+  local a, b = pack(f(...)), pack(g(...))
+  if a.n ~= b.n then fail "cond: the two functions return different numbers of results" end
+  local out = {}
+  for i = 1, a.n do
+    out[i] = map_leaves(a[i], b[i], function(x, y)
+      if rawequal(x, y) then return x end
+      return (ops.where(pred, x, y))
+    end, "cond")
+  end
+  return unpack(out, 1, a.n)
+end
+
+--- Repeat `... = body(...)` while test(...) holds; gives the last values.
+function M.while_loop(test, body, ...)
+  if core.tracing() then
+    fail("while_loop cannot be traced yet",
+      "run the loop in Lua around a traced body")
+  end
+  local v = pack(...)
+  while true do
+    local go = test(unpack(v, 1, v.n))
+    if core.type(go) then go = go:item() end
+    if not go or go == 0 then break end
+    v = pack(body(unpack(v, 1, v.n)))
+  end
+  return unpack(v, 1, v.n)
+end
+
+local function each(xs, i)
+  if core.type(xs) then return (xs[i]) end
+  local out = {}
+  for k, v in pairs(xs) do out[k] = each(v, i) end
+  return out
+end
+
+local function count(xs)
+  if core.type(xs) then return (core.value(xs:size(1))) end
+  for _, k in ipairs(sorted_keys(xs)) do return count(xs[k]) end
+  fail "scan: nothing to walk over"
+end
+local function stack(list)
+  local first = list[1]
+  if first == nil then return nil end
+  if core.type(first) then return (ops.stack(list, 1)) end
+  if type(first) ~= "table" then return list end
+  local out = {}
+  for k in pairs(first) do
+    local column = {}
+    for i = 1, #list do column[i] = list[i][k] end
+    out[k] = stack(column)
+  end
+  return out
+end
+
+--- carry, y = f(carry, x) over dim 1 of xs; the last carry and the stacked y.
+-- In a trace the steps are recorded one by one, with a guard on their number.
+function M.scan(f, init, xs)
+  local carry, ys = init, {}
+  for i = 1, count(xs) do
+    local y
+    carry, y = f(carry, each(xs, i))
+    ys[i] = y
+  end
+  return carry, stack(ys)
+end
+
+--- f of every slice along dim 1, stacked.
+function M.map(f, xs)
+  local ys = {}
+  for i = 1, count(xs) do ys[i] = f(each(xs, i)) end
+  local out = stack(ys)
+  return out
+end
+
+--- The function for the kind of device that runs: {cpu = f, gpu = g}. A trace
+-- records both.
+function M.by_device(t, ...)
+  core.options(t, {"cpu", "gpu"}, "by_device")
+  if not core.tracing() then
+    local kind = "cpu"
+    for i = 1, select("#", ...) do
+      local v = select(i, ...)
+      if core.type(v) == "tensor" and v.device ~= "cpu" then kind = "gpu" end
+    end
+    local r = pack(t[kind](...))
+    return unpack(r, 1, r.n)
+  end
+  local r = pack(M.cond(core.on_kind "cpu", t.cpu, t.gpu, ...))
+  return unpack(r, 1, r.n)
+end
+
+return M

@@ -1,0 +1,488 @@
+-- Tensors: creation, reading, indexing, views, handles, dtypes, printing.
+local U = require "support.util"
+local limn = U.limn
+
+describe("Creation", function()
+  it("from tables is float32, bool for booleans, or as told", function()
+    local t = limn.tensor {{1, 2, 3}, {4, 5, 6}}
+    assert.are.equal("float32", t.dtype)
+    U.shape(t, {2, 3})
+    U.equal(t, {1, 2, 3, 4, 5, 6})
+    assert.are.equal("bool", limn.tensor({true, false}).dtype)
+    assert.are.equal("int64", limn.tensor({1, 2}, "int64").dtype)
+    assert.are.equal("int8", limn.tensor({1, 2}, {dtype = "int8"}).dtype)
+    U.shape(limn.tensor(7), {})
+    U.shape(limn.tensor {}, {0})
+  end)
+
+  it("takes sizes as numbers or as a list, and options", function()
+    U.each_device(function(dev)
+      for _, t in ipairs {
+        limn.zeros(2, 3, dev), limn.zeros {2, 3}:to(dev),
+        limn.zeros(2, 3, {device = dev}), limn.zeros({2, 3}, dev),
+      } do
+        U.shape(t, {2, 3})
+        U.equal(t, {0, 0, 0, 0, 0, 0})
+        assert.are.equal(dev, t.device)
+        assert.are.equal("float32", t.dtype)
+      end
+      local t = limn.ones(2, {dtype = "int64", device = dev})
+      assert.are.equal("int64", t.dtype)
+      U.equal(t, {1, 1})
+      U.equal(limn.zeros({}, dev), {0})
+      U.shape(limn.zeros {}, {})
+      U.equal(limn.full({2, 2}, 7, {device = dev}), {7, 7, 7, 7})
+      U.shape(limn.ones(0, 3, dev), {0, 3})
+      U.equal(limn.ones_like(t), {1, 1})
+      assert.are.equal("int64", limn.zeros_like(t).dtype)
+      assert.are.equal(dev, limn.zeros_like(t).device)
+      assert.are.equal(dev, t:new_zeros(3).device)
+      assert.are.equal("int64", t:new_zeros(3).dtype)
+      U.equal(t:new_full({2}, 4), {4, 4})
+    end)
+  end)
+
+  it("of ranges includes both ends", function()
+    U.each_device(function(dev)
+      U.equal(limn.arange(4, dev), {1, 2, 3, 4})
+      U.equal(limn.arange(0, 3, dev), {0, 1, 2, 3})
+      U.equal(limn.arange(0, 1, 0.25, dev), {0, 0.25, 0.5, 0.75, 1})
+      U.equal(limn.arange(5, 1, -2, dev), {5, 3, 1})
+      U.equal(limn.arange(3, {dtype = "int64", device = dev}), {1, 2, 3})
+      U.shape(limn.arange(0), {0})
+      U.close(limn.linspace(0, 1, 5), {0, 0.25, 0.5, 0.75, 1})
+      U.equal(limn.eye(2, 3, dev), {1, 0, 0, 0, 1, 0})
+    end)
+  end)
+
+  it("from bytes takes them as they lie", function()
+    local t = limn.from_string("\1\2\255", "uint8")
+    U.equal(t, {1, 2, 255})
+    U.equal(limn.from_string("\1\2\3\4\5\6", "uint8", {2, 3}),
+            {1, 2, 3, 4, 5, 6})
+    U.equal(limn.from_string("\0\0\128\63", "float32"), {1})
+    U.message(function() limn.from_string("abc", "float32") end, "3 bytes")
+  end)
+
+  it("limn.on moves the generators of a function", function()
+    U.each_device(function(dev)
+      local x = limn.on(dev, function() return limn.ones(2) end)
+      assert.are.equal(dev, x.device)
+      assert.are.equal("cpu", limn.ones(2).device)
+    end)
+  end)
+end)
+
+describe("Reading", function()
+  it("gives Lua values", function()
+    U.each_device(function(dev)
+      local t = limn.tensor({{1, 2}, {3, 4}}, dev)
+      assert.are.same({{1, 2}, {3, 4}}, t:totable())
+      assert.are.equal(3, t:at(2, 1))
+      assert.are.equal(4, t:at(-1, -1))
+      assert.are.equal(2.5, (t:sum() / 4):item())
+      assert.are.equal(true, limn.tensor({true}, dev):item())
+      assert.are.same({2, 2}, t.shape)
+      assert.are.same({2, 2}, t:size())
+      assert.are.equal(2, t:size(-1))
+      assert.are.equal(2, #t)
+      assert.are.equal(2, t:dim())
+      assert.are.equal(4, t:numel())
+      assert.are.equal("sum 10", "sum " .. t:sum())
+      local seen = {}
+      for i, row in t:rows() do seen[i] = U.flat(row) end
+      assert.are.same({{1, 2}, {3, 4}}, seen)
+    end)
+  end)
+
+  it("through an ffi pointer sees the elements", function()
+    local p, n = limn.tensor({1, 2, 3}, "int32"):data()
+    assert.are.equal(3, n)
+    assert.are.equal(3, p[2])
+  end)
+
+  it("an int64 beyond 2^53 raises", function()
+    U.each_device(function(dev)
+      local t = limn.full({1}, 2 ^ 52, {dtype = "int64", device = dev})
+      assert.are.equal(2 ^ 52, t:item())
+      local line = U.here(1)
+      U.message(function() return (t * 8 + 1):item() end, line, "2%^53")
+    end)
+  end)
+
+  it("keeps float64, infinities and NaN", function()
+    U.each_device(function(dev)
+      local data = {1 / 3, math.huge, -math.huge, 0 / 0, 1e-300}
+      U.equal(limn.tensor(data, "float64", dev), data)
+    end)
+  end)
+end)
+
+describe("Indexing", function()
+  local function example(dev)
+    return limn.arange(12):reshape(3, 4):to(dev)
+  end
+
+  it("counts from 1, -1 is the last, ranges include both ends", function()
+    U.each_device(function(dev)
+      local x = example(dev)
+      U.equal(x[2], {5, 6, 7, 8})
+      U.equal(x[-1], {9, 10, 11, 12})
+      U.equal(x[2][3], {7})
+      U.equal(x[{2, 3}], {7})
+      U.equal(x[{{2, 3}, 1}], {5, 9})
+      U.equal(x[{{}, {2, -2}}], {2, 3, 6, 7, 10, 11})
+      U.equal(x[{{1, -1, 2}}], {1, 2, 3, 4, 9, 10, 11, 12})
+      U.equal(x[{{2}}], {5, 6, 7, 8})
+      U.shape(x[{{2}}], {1, 4})
+      U.shape(x[{{2, 1}}], {0, 4})
+      U.shape(x[{{4, 3}}], {0, 4})
+      U.equal(x:narrow(2, 2, 2), {2, 3, 6, 7, 10, 11})
+      U.equal(x:select(2, -1), {4, 8, 12})
+    end)
+  end)
+
+  it("by an int tensor gathers rows, by a bool tensor selects", function()
+    U.each_device(function(dev)
+      local x = example(dev)
+      local rows = limn.tensor({3, 1, 3}, "int64", dev)
+      U.equal(x[rows], {9, 10, 11, 12, 1, 2, 3, 4, 9, 10, 11, 12})
+      U.equal(x[{{}, rows}], {3, 1, 3, 7, 5, 7, 11, 9, 11})
+      U.equal(x[x:gt(10)], {11, 12})
+      U.equal(x[x:sum(2):gt(20)], {5, 6, 7, 8, 9, 10, 11, 12})
+    end)
+  end)
+
+  it("assigns numbers, tables, tensors and masks", function()
+    U.each_device(function(dev)
+      local x = example(dev)
+      x[1] = 0
+      x[{2, {2, 3}}] = {60, 70}
+      x[{{}, 4}] = limn.tensor({-1, -2, -3}, dev)
+      U.equal(x, {0, 0, 0, -1, 5, 60, 70, -2, 9, 10, 11, -3})
+      x[x:lt(0)] = 100
+      U.equal(x[{{}, 4}], {100, 100, 100})
+      x[{1, 1}] = 2.5
+      assert.are.equal(2.5, x:at(1, 1))
+      assert.are.equal("float32", x.dtype)
+      local i = limn.zeros(3, {dtype = "int64", device = dev})
+      i[2] = 7
+      assert.are.equal("int64", i.dtype)
+      U.equal(i, {0, 7, 0})
+    end)
+  end)
+end)
+
+describe("A handle that is assigned to", function()
+  it("shows the new value under all its names, views and clones the old",
+     function()
+    U.each_device(function(dev)
+      local x = limn.zeros(2, 2, dev)
+      local y, view, copy, row = x, x:t(), x:clone(), x[1]
+      local flat = x:reshape(4)
+      x[{1, 2}] = 5
+      U.equal(y, {0, 5, 0, 0})
+      U.equal(view, {0, 0, 0, 0})
+      U.equal(copy, {0, 0, 0, 0})
+      U.equal(row, {0, 0})
+      U.equal(flat, {0, 0, 0, 0})
+      copy[1] = 1
+      U.equal(x, {0, 5, 0, 0})
+      view[1] = 9
+      U.equal(x, {0, 5, 0, 0})
+      U.equal(view, {9, 9, 0, 0})
+    end)
+  end)
+
+  it("is not seen by a graph that captured it: the next run says so",
+     function()
+    U.each_device(function(dev)
+      local c = limn.ones(2, dev)
+      local g = limn.trace(function(x) return x + c end, limn.zeros(2, dev))
+      U.equal(g(limn.zeros(2, dev)), {1, 1})
+      c[1] = 7
+      U.message(function() g(limn.zeros(2, dev)) end, "captured", "hint:")
+    end)
+  end)
+
+  it("copies from another tensor, keeping dtype and device", function()
+    U.each_pair(function(a, b)
+      local x = limn.zeros(2, {dtype = "float64", device = a})
+      local y, copy = x, x:clone()
+      x:copy_from(limn.tensor({1, 2}, b))
+      U.equal(y, {1, 2})
+      U.equal(copy, {0, 0})
+      assert.are.equal("float64", y.dtype)
+      assert.are.equal(a, y.device)
+    end)
+    U.message(function() limn.zeros(2):copy_from(limn.zeros(3)) end,
+              "copy_from", "%[2%]", "%[3%]")
+  end)
+
+  it("refuses where the change would be lost", function()
+    local x = limn.zeros(2, 2)
+    local line = U.here(1)
+    U.message(function() x[1][2] = 5 end, line, "lost", "x%[{1, 2}%] = v",
+              ":clone%(%)")
+    U.message(function() x.name = 5 end, "name")
+  end)
+end)
+
+describe("Views", function()
+  it("are descriptors: no kernel runs, no plan is made", function()
+    local core = require "limn.core"
+    U.each_device(function(dev)
+      local x = limn.arange(24):reshape(2, 3, 4):to(dev)
+      local before = core.counters()
+      local v = x:transpose(1, 3):permute(2, 1, 3)[{{}, 2}]:unsqueeze(1)
+      v = v:expand(5, 3, 2):flip(2)[{{2, 3}, {1, -1, 2}}]
+      local after = core.counters()
+      assert.are.equal(before.plans, after.plans)
+      assert.are.equal(before.compiles, after.compiles)
+      assert.are.equal(before.kernels, after.kernels)
+      U.shape(v, {2, 2, 2})
+      U.equal(v, {10, 22, 2, 14, 10, 22, 2, 14})
+      U.equal(v:contiguous(), {10, 22, 2, 14, 10, 22, 2, 14})
+      U.equal(v + 1, {11, 23, 3, 15, 11, 23, 3, 15})
+    end)
+  end)
+
+  it("split, chunk and unbind cut along a dim", function()
+    U.each_device(function(dev)
+      local x = limn.arange(7):to(dev)
+      local s = x:split {1, 4, 2}
+      U.equal(s[2], {2, 3, 4, 5})
+      local c = x:chunk(3)
+      assert.are.equal(3, #c)
+      U.equal(c[3], {7})
+      U.equal(x:split(3)[3], {7})
+      U.equal(x:unbind()[7], {7})
+    end)
+  end)
+end)
+
+-- PyTorch's promotion of two tensors with dims.
+local order = {"float64", "float32", "float16", "bfloat16", "int64", "int32",
+               "int8", "uint8", "bool"}
+local table_ = [[
+f64 f64 f64 f64 f64 f64 f64 f64 f64
+f64 f32 f32 f32 f32 f32 f32 f32 f32
+f64 f32 f16 f32 f16 f16 f16 f16 f16
+f64 f32 f32 bf16 bf16 bf16 bf16 bf16 bf16
+f64 f32 f16 bf16 i64 i64 i64 i64 i64
+f64 f32 f16 bf16 i64 i32 i32 i32 i32
+f64 f32 f16 bf16 i64 i32 i8 i32 i8
+f64 f32 f16 bf16 i64 i32 i32 u8 u8
+f64 f32 f16 bf16 i64 i32 i8 u8 bool
+]]
+local short = {f64 = "float64", f32 = "float32", f16 = "float16",
+               bf16 = "bfloat16", i64 = "int64", i32 = "int32", i8 = "int8",
+               u8 = "uint8", bool = "bool"}
+
+describe("Promotion", function()
+  it("of two dtypes is PyTorch's, but uint8 with int8 is int32", function()
+    local lines, i = {}, 0
+    for line in table_:gmatch "[^\n]+" do
+      i = i + 1
+      lines[i] = {}
+      for w in line:gmatch "%S+" do
+        lines[i][#lines[i] + 1] = short[w]
+      end
+    end
+    for a, da in ipairs(order) do
+      for b, db in ipairs(order) do
+        local x, y = limn.ones(2, da), limn.ones(2, db)
+        assert.are.equal(lines[a][b], (x + y).dtype, da .. " + " .. db)
+        assert.are.equal(lines[a][b], limn.where(limn.tensor {true, false}, x,
+                         y).dtype, da .. ", " .. db)
+      end
+    end
+  end)
+
+  it("0-dim tensors widen only beyond their category", function()
+    U.each_device(function(dev)
+      local function zero_dim(dtype)
+        return limn.ones({}, {dtype = dtype, device = dev})
+      end
+      local function ones(dtype)
+        return limn.ones(2, {dtype = dtype, device = dev})
+      end
+      local rows = {
+        {"float32", "float64", "float32"}, {"float16", "float32", "float16"},
+        {"int8", "int64", "int8"}, {"int8", "float64", "float64"},
+        {"bool", "int8", "int8"}, {"float32", "int64", "float32"},
+      }
+      for _, r in ipairs(rows) do
+        assert.are.equal(r[3], (ones(r[1]) + zero_dim(r[2])).dtype,
+                         r[1] .. ", " .. r[2])
+        assert.are.equal(r[3], (zero_dim(r[2]) + ones(r[1])).dtype)
+      end
+      assert.are.equal("float64", (zero_dim "float32"
+                                   + zero_dim "float64").dtype)
+    end)
+  end)
+
+  it("Lua numbers are weak: whole ones ints, others floats", function()
+    U.each_device(function(dev)
+      local rows = {
+        {"int8", 2, "int8"}, {"int8", 2.5, "float32"}, {"bool", 2, "int64"},
+        {"float16", 2.5, "float16"}, {"float64", 0.5, "float64"},
+        {"uint8", 2, "uint8"},
+      }
+      for _, r in ipairs(rows) do
+        local x = limn.ones(2, {dtype = r[1], device = dev})
+        assert.are.equal(r[3], (x + r[2]).dtype, r[1] .. " + " .. r[2])
+        assert.are.equal(r[3], (r[2] + x).dtype, r[2] .. " + " .. r[1])
+      end
+      local i = limn.tensor({7, 8}, "int64", dev)
+      assert.are.equal("float32", (i / 2).dtype)
+      U.equal(i / 2, {3.5, 4})
+      U.equal(i:floor_div(2), {3, 4})
+      U.equal(i % 3, {1, 2})
+      U.equal(-i % 3, {2, 1})
+      assert.are.equal("int64", i:sum().dtype)
+      assert.are.equal("int64", limn.ones(2, "bool"):sum().dtype)
+      assert.are.equal("float32", i:mean().dtype)
+      assert.are.equal("float32", i:exp().dtype)
+    end)
+  end)
+
+  it("matmul promotes as + does", function()
+    U.each_device(function(dev)
+      local a = limn.ones(2, 3, {dtype = "float32", device = dev})
+      local b = limn.ones(3, 2, {dtype = "float64", device = dev})
+      local c = limn.ones(3, 2, {dtype = "int64", device = dev})
+      assert.are.equal("float64", a:matmul(b).dtype)
+      assert.are.equal("float32", a:matmul(c).dtype)
+      U.equal(a:matmul(c), {3, 3, 3, 3})
+    end)
+  end)
+end)
+
+describe("Conversion", function()
+  it("truncates, saturates, wraps and rounds by fixed rules everywhere",
+     function()
+    U.each_device(function(dev)
+      local f = limn.tensor({1.9, -1.9, 300, -300, 0 / 0, 1e20}, "float32",
+                            dev)
+      U.equal(f:to "int32", {1, -1, 300, -300, 0, 2147483647})
+      U.equal(f:to "int8", {1, -1, 127, -128, 0, 127})
+      U.equal(f:to "uint8", {1, 0, 255, 0, 0, 255})
+      U.equal(f:to "bool", {1, 1, 1, 1, 1, 1})
+      local i = limn.tensor({255, 256, -1, 129}, "int64", dev)
+      U.equal(i:to "uint8", {255, 0, 255, 129})
+      U.equal(i:to "int8", {-1, 0, -1, -127})
+      U.equal(i:to "bool", {1, 1, 1, 1})
+      local h = limn.tensor({1 / 3, 65504, 1e6, 2 ^ -24}, "float32", dev)
+      U.equal(h:to "float16", {0.333251953125, 65504, math.huge, 2 ^ -24})
+      U.close(h:to "bfloat16", {0.333984375, 65536, 999424, 2 ^ -24}, 0)
+      U.equal(h:to "float64":to "float32", h)
+      U.equal(limn.tensor({true, false}, dev):to "float32", {1, 0})
+    end)
+  end)
+
+  it("integers wrap in arithmetic", function()
+    U.each_device(function(dev)
+      local x = limn.tensor({200, 100}, "uint8", dev)
+      U.equal(x + x, {144, 200})
+      U.equal(x * 3, {88, 44})
+      local y = limn.tensor({100, -128}, "int8", dev)
+      U.equal(y + y, {-56, 0})
+      U.equal(-y, {-100, -128})
+      local z = limn.tensor({5, 7}, "int64", dev)
+      U.equal(z:floor_div(0), {0, 0})
+      U.equal(z % 0, {0, 0})
+    end)
+  end)
+
+  it("between devices keeps every bit", function()
+    U.each_pair(function(a, b)
+      for _, dtype in ipairs(order) do
+        local x = limn.tensor({0, 1, 1, 0}, dtype, a)
+        local y = x:to(b)
+        assert.are.equal(b, y.device)
+        assert.are.equal(dtype, y.dtype)
+        U.equal(y, x)
+      end
+      local strided = limn.arange(6):reshape(2, 3):to(a):t()
+      U.equal(strided:to(b), {1, 4, 2, 5, 3, 6})
+    end)
+  end)
+end)
+
+describe("Printing", function()
+  it("shows elements, dtype, shape and device", function()
+    U.each_device(function(dev)
+      local s = tostring(limn.tensor({{1, 2}, {3, 4}}, dev))
+      for _, p in ipairs {"1", "4", "float32", "%[2, 2%]", dev} do
+        assert.is_truthy(s:find(p), s)
+      end
+      assert.is_truthy(tostring(limn.ones({}, dev)):find "1")
+      assert.is_truthy(tostring(limn.ones(0, 3, dev)):find "%[0, 3%]")
+    end)
+  end)
+
+  it("of a large tensor shows its edges and copies no more", function()
+    U.each_device(function(dev)
+      local x = limn.arange(1e6):reshape(1000, 1000):to(dev)
+      local s = tostring(x)
+      assert.is_true(#s < 2000, "too long: " .. #s)
+      assert.is_truthy(s:find "%.%.%.")
+      assert.is_truthy(s:find "%[1000, 1000%]")
+      assert.is_truthy(s:find "999999" or s:find "1e%+0?6", s)
+    end)
+  end)
+end)
+
+describe("Comparison by operators", function()
+  it("raises with what to write instead", function()
+    local x, y = limn.ones(2), limn.ones(2)
+    local line = U.here(1)
+    U.message(function() return x < y end, line, "x:lt%(y%)")
+    U.message(function() return x == y end, "x:eq%(y%)")
+    assert.is_false(x == 0)
+  end)
+end)
+
+describe("limn.scope", function()
+  it("frees what was made inside, but not what it returns or keeps",
+     function()
+    U.each_device(function(dev)
+      local lost, kept
+      local y = limn.scope(function()
+        lost = limn.ones(2, dev)
+        kept = limn.keep(lost + 1)
+        return lost + kept
+      end)
+      U.equal(y, {3, 3})
+      U.equal(kept, {2, 2})
+      U.message(function() return lost + 1 end, "freed")
+    end)
+  end)
+end)
+
+describe("Devices", function()
+  it("are listed by name, the CPU first", function()
+    local list = limn.devices()
+    assert.are.equal("cpu", list[1])
+    local all = limn.devices {all = true}
+    assert.is_true(#all >= #list)
+  end)
+  it("are counted by their own launches", function()
+    local core = require "limn.core"
+    local function launches(dev)
+      local _, info = core.devices()
+      for _, d in ipairs(info) do
+        if d.name == dev then return d.launches end
+      end
+    end
+    U.each_pair(function(a, b)
+      if a == b then return end
+      local x = limn.ones(3, a)
+      local before_a, before_b = launches(a), launches(b)
+      U.equal(x * 3, {3, 3, 3})
+      assert.is_true(launches(a) > before_a)
+      assert.are.equal(before_b, launches(b))
+    end)
+  end)
+end)
