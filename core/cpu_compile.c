@@ -165,19 +165,18 @@ static void compile_unary(compiler *x, int from, limn_elem_forms *fn, int a) {
   o->all = 1;
 }
 
-/* Rows of one kernel are handed over as lists of forms. */
+/* A single kernel as a list of forms. */
 #define COMPILE_FORM(table, at) ((limn_elem_forms *)&x->k->table at)
 
 static void compile_round(compiler *x, int i, int dtype) {
   if (x->k->round[dtype]) compile_unary(x, i, COMPILE_FORM(round, [dtype]), i);
 }
 
-static int compile_refuse(compiler *x, const limn_instr *ins) {
-  return x->rc = limn_fail(x->c, LIMN_EUNSUPPORTED,
-                           "the CPU has no kernel for %s in %s",
-                           limn_op_get(ins->op)->name,
-                           limn_dtype_name(compile_is_e(ins->op)
-                                               ? ins->ctype : ins->dtype));
+static void compile_refuse(compiler *x, const limn_instr *ins) {
+  x->rc = limn_fail(
+      x->c, LIMN_EUNSUPPORTED, "the CPU has no kernel for %s in %s",
+      limn_op_get(ins->op)->name,
+      limn_dtype_name(compile_is_e(ins->op) ? ins->ctype : ins->dtype));
 }
 
 static void compile_paired(compiler *x, int i) {
@@ -280,7 +279,6 @@ static void compile_store(compiler *x, int i) {
   int dtype = x->out_dtype[ins->arg], a = ins->a;
   const limn_instr *value = &x->g->code[a];
   bool plain = !x->k->store[dtype];
-  prog_op *o;
   if (compile_et(value->dtype) != compile_et(dtype)) {
     x->rc = limn_fail(x->c, LIMN_EDTYPE, "a group stores %s as %s",
                       limn_dtype_name(value->dtype), limn_dtype_name(dtype));
@@ -294,9 +292,8 @@ static void compile_store(compiler *x, int i) {
   compile_unary(x, -1 - ins->arg,
                 plain ? x->k->copy[compile_log2(dtype)]
                       : COMPILE_FORM(store, [dtype]), a);
-  if (x->rc) return;
-  o = &x->p->op[x->nop - 1];
-  o->fill = (uint8_t)(1 + x->p->out_size[ins->arg]);
+  if (!x->rc)
+    x->p->op[x->nop - 1].fill = (uint8_t)(1 + x->p->out_size[ins->arg]);
 }
 
 static void compile_instr(compiler *x, int i) {
@@ -419,13 +416,10 @@ static void compile_place_op(compiler *x, compile_pool *l, uint32_t k) {
   }
   v = &x->v[i];
   lg = compile_log2(x->g->code[i].dtype);
-  if (!v->loc) {
-    if (v->konst)
-      v->loc = compile_number_loc(x, l);
-    else
-      v->loc = v->home >= 0 ? (uint16_t)(1 + x->nin + v->home)
+  if (!v->loc)
+    v->loc = v->konst       ? compile_number_loc(x, l)
+             : v->home >= 0 ? (uint16_t)(1 + x->nin + v->home)
                             : compile_slot(x, l, lg);
-  }
   o->o = v->loc;
   if (v->home >= 0) o->fill = (uint8_t)(1 + lg);
 }
@@ -509,23 +503,13 @@ static bool compile_hazards(compiler *x) {
   return any != 0;
 }
 
-static int compile_finish(compiler *x) {
-  limn_cpu_prog *p = x->p;
-  p->nop = (uint16_t)(x->nop - p->npre);
-  p->cost = compile_cost(x);
-  return 0;
-}
-
 /* -- One program -- */
-
-static size_t compile_round_up(size_t n) { return (n + 63) & ~(size_t)63; }
 
 /* The program with room for the most ops there can be. */
 static int compile_alloc(compiler *x) {
-  size_t n = (size_t)x->g->ncode;
-  size_t ops = 2 * (n + 1), head = compile_round_up(sizeof(limn_cpu_prog));
-  size_t op = compile_round_up(ops * sizeof(prog_op));
-  size_t imm = compile_round_up((n + 1) * sizeof(prog_imm));
+  size_t n = (size_t)x->g->ncode + 1, head = sizeof(limn_cpu_prog);
+  size_t op = 2 * n * sizeof(prog_op);
+  size_t imm = (n * sizeof(prog_imm) + 7) & ~(size_t)7;
   size_t bytes = head + op + imm + PROG_LOCS * sizeof(uint32_t);
   char *m = limn_alloc(x->c, bytes);
   int k;
@@ -555,8 +539,11 @@ static int compile_run(compiler *x, bool *hazards) {
   }
   if (!rc) rc = compile_place_all(x, l);
   if (!rc) rc = compile_tile(x, l);
-  if (!rc) rc = compile_finish(x);
-  if (!rc) *hazards = compile_hazards(x);
+  if (!rc) {
+    x->p->nop = (uint16_t)(x->nop - x->p->npre);
+    x->p->cost = compile_cost(x);
+    *hazards = compile_hazards(x);
+  }
   if (l) limn_free(x->c, l, sizeof *l);
   return rc;
 }

@@ -236,7 +236,7 @@ void limn_lua_near(limn_lua *st, lua_State *L, const char *word, int i,
   (void)st;
   *buf = 0;
   if (strlen(word) > 48) return;
-  i = i < 0 ? lua_gettop(L) + 1 + i : i;
+  if (i < 0 && i > LUA_REGISTRYINDEX) i = lua_gettop(L) + 1 + i;
   for (k = 0; k < 3; k++) far[k] = most + 1;
   lua_pushnil(L);
   while (lua_next(L, i)) {

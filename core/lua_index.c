@@ -281,7 +281,11 @@ static void index_new_part(limn_lua *st, lua_State *L, const limn_value *x,
     else lua_pushstring(L, limn_dtype_name(x->tag == LIMN_X_CELL
                                                ? x->cell->dtype
                                                : x->t->dtype));
-    lua_call(L, 2, 1);
+    if (x->tag == LIMN_X_TENSOR)
+      lua_pushstring(L, limn_dev_name(x->t->st->dev));
+    else
+      lua_pushnil(L);
+    lua_call(L, 3, 1);
     lua_replace(L, 3);
   }
   if (!limn_lua_value(st, L, 3, v) || v->tag == LIMN_A_STR)

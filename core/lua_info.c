@@ -75,6 +75,8 @@ static int info_captures(lua_State *L) {
     h->t = g->konst[i].value;
     limn_tensor_retain(h->t);
     lua_setfield(L, -2, "value");
+    lua_pushboolean(L, g->konst[i].watch && g->konst[i].watch->changed);
+    lua_setfield(L, -2, "changed");
     lua_rawseti(L, -2, (int)i + 1);
   }
   return 1;

@@ -140,7 +140,7 @@ enum {
 
 #define SIMD(clauses) SIMD_(omp simd clauses)
 #define SIMD_(x) _Pragma(#x)
-/* Folds of short rows: B is an int as wide as T, which finds NaN apart. */
+/* Folds of short rows: B is an int as wide as T, which notes NaN. */
 #define SHORT_ADD(name, T, B, sign, first)                        \
   INLINE T fold_short_##name(const T *x, int64_t n) {             \
     T a = first;                                                  \
@@ -148,31 +148,38 @@ enum {
       a = a sign x[j];                                            \
     return a;                                                     \
   }
-#define SHORT_BEST(name, T, B, which, sign, first)                \
+/* Compilers may start from the lowest finite number instead of -infinity; a
+ * result no better than that, or a NaN, is computed again, exactly. */
+#define SHORT_BEST(name, T, B, which, sign, first, edge, op)      \
   INLINE T fold_short_##name(const T *x, int64_t n) {             \
-    T a = first, nan = 0;                                         \
+    T a = first;                                                  \
     B bad = 0;                                                    \
     SIMD(reduction(which : a) reduction(| : bad))                 \
     for (int64_t j = 0; j < n; j++) {                             \
       a = x[j] sign a ? x[j] : a;                                 \
       bad |= x[j] != x[j];                                        \
     }                                                             \
-    for (int64_t j = 0; bad && j < n; j++)                        \
-      if (x[j] != x[j]) nan = x[j];                               \
-    return bad ? nan : a;                                         \
+    if (!bad && a sign edge) return a;                            \
+    a = first;                                                    \
+    for (int64_t j = 0; j < n; j++) a = op(a, x[j]);              \
+    return a;                                                     \
   }
 SHORT_ADD(f32_sum, float, int32_t, +, 0)
 SHORT_ADD(f32_prod, float, int32_t, *, 1)
-SHORT_BEST(f32_max, float, int32_t, max, >, -__builtin_inff())
-SHORT_BEST(f32_min, float, int32_t, min, <, __builtin_inff())
+SHORT_BEST(f32_max, float, int32_t, max, >, -__builtin_inff(), -__FLT_MAX__,
+           FOLD_max)
+SHORT_BEST(f32_min, float, int32_t, min, <, __builtin_inff(), __FLT_MAX__,
+           FOLD_min)
 SHORT_ADD(f64_sum, double, int64_t, +, 0)
 SHORT_ADD(f64_prod, double, int64_t, *, 1)
-SHORT_BEST(f64_max, double, int64_t, max, >, -__builtin_inf())
-SHORT_BEST(f64_min, double, int64_t, min, <, __builtin_inf())
+SHORT_BEST(f64_max, double, int64_t, max, >, -__builtin_inf(), -__DBL_MAX__,
+           FOLD_max)
+SHORT_BEST(f64_min, double, int64_t, min, <, __builtin_inf(), __DBL_MAX__,
+           FOLD_min)
 SHORT_ADD(u64_sum, uint64_t, int64_t, +, 0)
 SHORT_ADD(u64_prod, uint64_t, int64_t, *, 1)
-SHORT_BEST(i64_max, int64_t, int64_t, max, >, INT64_MIN)
-SHORT_BEST(i64_min, int64_t, int64_t, min, <, INT64_MAX)
+SHORT_BEST(i64_max, int64_t, int64_t, max, >, INT64_MIN, INT64_MIN, FOLD_max)
+SHORT_BEST(i64_min, int64_t, int64_t, min, <, INT64_MAX, INT64_MAX, FOLD_min)
 INLINE int64_t fold_short_i64_sum(const int64_t *x, int64_t n) {
   return (int64_t)fold_short_u64_sum((const uint64_t *)x, n);
 }

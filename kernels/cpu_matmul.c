@@ -465,6 +465,24 @@ static void matmul_cut(cpu_matmul *k) {
   k->tn = (k->N + k->wb - 1) / k->wb;
 }
 
+/* LOADs name the step's inputs: 0 the product, the rest from 3 on. The
+ * program has them side by side. */
+static int matmul_epilogue_code(limn_context *c, cpu_matmul *k,
+                                const limn_group *g, const uint8_t *in,
+                                const uint8_t *out) {
+  size_t size = (size_t)g->ncode * sizeof *g->code;
+  limn_group own = {g->ncode, limn_alloc(c, size)};
+  int rc, i;
+  if (!own.code) return LIMN_EMEM;
+  memcpy(own.code, g->code, size);
+  for (i = 0; i < own.ncode; i++)
+    if (own.code[i].op == LIMN_I_LOAD && own.code[i].arg)
+      own.code[i].arg = (uint16_t)(own.code[i].arg - 2);
+  rc = limn_cpu_prog_new(c, &own, in, k->nextra + 1, out, 1, &k->prog);
+  limn_free(c, own.code, size);
+  return rc;
+}
+
 static int matmul_epilogue_prepare(limn_context *c, cpu_matmul *k,
                                    const limn_step *s) {
   uint8_t in[LIMN_STEP_IN], out = s->out[0].dtype;
@@ -482,7 +500,7 @@ static int matmul_epilogue_prepare(limn_context *c, cpu_matmul *k,
     in[i + 1] = s->in[3 + i].dtype;
   }
   limn_view_collapse(views, k->nextra + 1);
-  return limn_cpu_prog_new(c, s->group, in, k->nextra + 1, &out, 1, &k->prog);
+  return matmul_epilogue_code(c, k, s->group, in, &out);
 }
 
 static int matmul_scratch(limn_device *d, cpu_matmul *k) {

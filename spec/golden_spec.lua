@@ -24,8 +24,11 @@ local ill = {
   ["logsumexp, far from zero"] = true, ["softmax over the last dim"] = true,
   ["log_softmax"] = true,
 }
+-- PyTorch 1.13 has float32's sixth in this gradient: 3e-8 off in float64.
+local single = {hardsigmoid = true}
 -- CPU: ours and libm's. OpenCL: the driver's own library, 1e-11.
 local function tolerance(case, dtype, dev)
+  if single[case.name] and dtype == "float64" then return 5e-8 end
   if dtype == "float32" then return 1e-5 end
   if ill[case.name] then return 1e-10 end
   return dev:find "^opencl" and 1e-11 or 1e-12
@@ -113,7 +116,7 @@ local function from_rounded(f, case, at)
   return want
 end
 
-local function check(got, want, dtype, dev, tol, what)
+local function check(got, want, dtype, dev, tol, what, scale)
   assert.are.equal(#want, #got, what)
   for i, w in ipairs(want) do
     local t, name = got[i], ("%s %d"):format(what, i)
@@ -121,7 +124,7 @@ local function check(got, want, dtype, dev, tol, what)
     local is = w.dtype == "float64" and dtype or w.dtype
     assert.are.equal(is, tostring(t.dtype), name)
     assert.are.equal(dev, tostring(t.device), name)
-    U.close(t, w.data, tol, "max", name)
+    U.close(t, w.data, tol, scale or "max", name)
   end
 end
 
@@ -139,7 +142,9 @@ for _, file in ipairs {"elementwise", "reduce", "shape"} do
             local tol = tolerance(case, dtype, dev)
             how = how .. " on " .. dev .. " in " .. dtype
             check(y, w.y, dtype, dev, tol, how .. ", output")
-            check(g, w.g, dtype, dev, tol, how .. ", gradient")
+            -- softmax's gradients are differences of numbers up to 1.
+            check(g, w.g, dtype, dev, tol, how .. ", gradient",
+                  dtype == "float32" and ill[case.name] and 1)
           end
           U.each_device(function(dev)
             -- Elsewhere each dtype compiles kernels; the runs below do both.

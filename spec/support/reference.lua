@@ -7,8 +7,7 @@ double trunc(double); double asinh(double); double acosh(double);
 double atanh(double);
 ]]
 local C = ffi.C
-local abs, exp, log, sqrt, floor = math.abs, math.exp, math.log, math.sqrt,
-  math.floor
+local abs, exp, sqrt, floor = math.abs, math.exp, math.sqrt, math.floor
 local inf = math.huge
 
 local function b(v) return v and 1 or 0 end
@@ -42,7 +41,7 @@ R.e = {
   exp = exp,
   exp2 = function(x) return C.exp2(x) end,
   expm1 = function(x) return C.expm1(x) end,
-  log = log,
+  log = function(x) return math.log(x) end, -- not of two numbers
   log2 = function(x) return C.log2(x) end,
   log10 = math.log10,
   log1p = function(x) return C.log1p(x) end,

@@ -1,0 +1,34 @@
+-- The examples run as their first lines say.
+local U = require "support.util"
+
+local function example(command)
+  local text, ok = U.run(("LUA_PATH=%s LUA_CPATH=%s luajit %s"):format(
+    U.quote "lua/?.lua;lua/?/init.lua;;", U.quote(U.build .. "/?.so;;"),
+    command))
+  assert.is_true(ok, text)
+  return text
+end
+
+describe("The examples", function()
+  it("seed.lua prints the run's own device and the sum", function()
+    local text = example "examples/seed.lua"
+    U.each_device(function(dev)
+      assert.is_truthy(text:find("are on\t" .. dev), text)
+      assert.is_truthy(text:find("the sum is on\t" .. dev), text)
+    end)
+    local graph = text:match "limn 1\n(.-)\n}"
+    assert.is_nil(graph:find "cpu", graph)
+  end)
+
+  U.each_device(function(dev)
+    it("digits.lua trains on " .. dev .. ", and a second process goes on",
+       function()
+      local text = example("examples/digits.lua --quick --device " .. dev)
+      assert.is_truthy(text:find "another process", text)
+      local graph = text:match "limn 1\n(.-)\n}"
+      for _, word in ipairs {"cpu", "opencl"} do
+        assert.is_nil(graph:find(word, 1, true), graph)
+      end
+    end)
+  end)
+end)

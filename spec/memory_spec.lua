@@ -1,0 +1,97 @@
+-- Loops keep resident memory flat without help from collectgarbage.
+local U = require "support.util"
+local limn = U.limn
+local nn, optim = limn.nn, limn.optim
+
+local many = U.asan and 300 or 10000
+
+-- f(i) runs `count` times; growth after the first quarter, in bytes.
+local function growth(count, f)
+  for i = 1, count / 4 do f(i) end
+  local before = U.resident()
+  local peak = 0
+  for i = 1, count do
+    f(i)
+    if i % 500 == 0 then peak = math.max(peak, U.resident() - before) end
+  end
+  return peak
+end
+
+describe("Resident memory stays flat over", function()
+  if U.asan or not U.resident() then return end
+
+  U.each_device(function(dev)
+    local n = dev == "cpu" and many or many / 5
+    it("an eager loop on " .. dev, function()
+      local x = limn.randn(64, 256, dev)
+      local w = limn.randn(256, 256, dev)
+      local grown = growth(n, function(i)
+        local y = (x * i + 1):tanh()
+        local s = y:sum(1)
+        if i % 50 == 0 then y = y:matmul(w) end
+        return y, s
+      end)
+      assert.is_true(grown < 200e6, dev .. ": " .. grown)
+    end)
+
+    it("a traced training loop on " .. dev, function()
+      local m = nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 4))
+      local opt = optim.Adam(m, {lr = 1e-3})
+      local loss = limn.value_and_grad(function(x, t)
+        return nn.cross_entropy(m(x), t)
+      end, m)
+      local step = limn.jit(function(x, t)
+        local l, g = loss(x, t)
+        opt:step(g)
+        return l
+      end)
+      local x, t = limn.randn(16, 32, dev), limn.randint(1, 4, 16, dev)
+      local grown = growth(n, function(i)
+        local l = step(x, t)
+        if i % 100 == 0 then l:item() end
+      end)
+      assert.is_true(grown < 60e6, dev .. ": " .. grown)
+    end)
+  end)
+
+  it("large results whose handles look small to Lua", function()
+    local grown = growth(400, function() return limn.zeros(1024, 1024) end)
+    assert.is_true(grown < 600e6, grown)
+  end)
+
+  it("traces that come and go", function()
+    local grown = growth(2000, function(i)
+      local g = limn.trace(function(x) return x * i + x:sum() end,
+                           limn.ones(3))
+      return g(limn.ones(4))
+    end)
+    assert.is_true(grown < 60e6, grown)
+  end)
+end)
+
+describe("Everything is given back", function()
+  it("when handles are collected", function()
+    local core = require "limn.core"
+    local function work()
+      local m = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2))
+      local g = limn.trace(m, limn.ones(1, 8))
+      U.each_device(function(dev)
+        g(limn.ones(3, 8, dev))
+        local _ = limn.ones(1000, dev) * 3
+      end)
+      local l = limn.load_string(limn.save_string {g = g})
+      l.g(limn.ones(2, 8))
+      pcall(limn.trace, function(x) error(x) end, limn.ones(1))
+    end
+    work()
+    for _ = 1, 3 do collectgarbage() end
+    local before = core.counters()
+    for _ = 1, 20 do work() end
+    for _ = 1, 3 do collectgarbage() end
+    local after = core.counters()
+    assert.is_true(after.bytes - before.bytes < 3e5,
+                   after.bytes - before.bytes)
+    assert.is_true(after.device_bytes <= before.device_bytes + 1e5,
+                   after.device_bytes - before.device_bytes)
+  end)
+end)
