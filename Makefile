@@ -15,7 +15,7 @@
 
 B := $(or $(strip $(BUILD)),build)
 ifeq ($(origin CC),default)
-  cc := $(or $(firstword $(foreach c,gcc clang,$(shell command -v $(c)))),cc)
+  cc := $(or $(firstword $(foreach c,gcc clang,$(if $(shell command -v $(c)),$(c)))),cc)
 else
   cc := $(or $(strip $(CC)),gcc)
 endif
@@ -62,7 +62,7 @@ embedded := $(sort $(wildcard kernels/*.k kernels/prelude_*.h kernels/philox.h))
 lua_files := $(shell find lua -name '*.lua' 2>/dev/null)
 
 export LUA_PATH := $(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;
-export LUA_CPATH := $(CURDIR)/$(B)/?.so;;
+export LUA_CPATH := $(abspath $(B))/?.so;;
 
 .PHONY: all lib lua deps demo test check style bench asan install \
   install-lua clean FORCE
@@ -139,7 +139,7 @@ check: style all $(programs)
 	$(luajit) examples/seed.lua
 	$(luajit) examples/digits.lua --quick
 bench: all $(benches)
-	$(luajit) bench/bench.lua
+	$(luajit) bench/bench.lua $(B)
 
 # LuaJIT frees everything when the state closes, so leaks are ours; what the
 # OpenCL driver keeps until exit is not (scripts/leaks.supp).
@@ -148,7 +148,7 @@ asan:
 	$(MAKE) BUILD=$(asan_dir) CC='$(if $(is_clang),gcc,$(cc))' \
 	  SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' \
 	  all programs
-	LUA_CPATH='$(CURDIR)/$(asan_dir)/?.so;;' \
+	LUA_CPATH='$(abspath $(asan_dir))/?.so;;' \
 	LIMN_TEST_DEVICE='$(DEVICE)' LIMN_TEST_OP='$(OP)' LIMN_TEST_ASAN=1 \
 	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:handle_segv=1:intercept_tls_get_addr=0 \
 	LSAN_OPTIONS=suppressions=scripts/leaks.supp:print_suppressions=0 \

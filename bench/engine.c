@@ -3,7 +3,6 @@
  *
  *   engine FOLDER    FOLDER holds policy.limn chain.limn mlp.limn digits.limn
  *                    as bench.lua makes them */
-#include <cblas.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,8 @@
 
 #include "model.h"
 #include "planner.h"
+
+#include <cblas.h> /* last: its complex.h defines I */
 
 void openblas_set_num_threads(int n);
 
@@ -190,19 +191,19 @@ typedef struct {
 
 static int mlp_ref(void *arg) {
   mlp *k = arg;
-  enum { B = 128, I = 784, H = 256, O = 10 };
+  enum { B = 128, IN = 784, H = 256, O = 10 };
 #define GEMM(ta, tb, m, n, kk, a, lda, b, ldb, c, ldc)                     \
   cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans,               \
               tb ? CblasTrans : CblasNoTrans, m, n, kk, 1, a, lda, b, ldb, \
               0, c, ldc)
-  GEMM(0, 1, B, H, I, k->x, I, k->w1, I, k->h1, H);  /* forward */
+  GEMM(0, 1, B, H, IN, k->x, IN, k->w1, IN, k->h1, H);  /* forward */
   GEMM(0, 1, B, H, H, k->h1, H, k->w2, H, k->h2, H);
   GEMM(0, 1, B, O, H, k->h2, H, k->w3, H, k->o, O);
   GEMM(1, 0, O, H, B, k->o, O, k->h2, H, k->g3, H);  /* weights */
   GEMM(0, 0, B, H, O, k->o, O, k->w3, H, k->h2, H);  /* inputs */
   GEMM(1, 0, H, H, B, k->h2, H, k->h1, H, k->g2, H);
   GEMM(0, 0, B, H, H, k->h2, H, k->w2, H, k->h1, H);
-  GEMM(1, 0, H, I, B, k->h1, H, k->x, I, k->g1, I);
+  GEMM(1, 0, H, IN, B, k->h1, H, k->x, IN, k->g1, IN);
   return 0;
 }
 

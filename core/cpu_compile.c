@@ -6,8 +6,6 @@
  * 4. Slots are handed out by liveness, one pool per element size. */
 #include "cpu_prog.h"
 
-#include "tensor.h"
-
 /* The table's index of an E row, and the place in the lists of pairs. */
 static const uint16_t compile_row[LIMN_NOP] = {
 #define E1(name, ...) [OP_##name] = LIMN_ELEM_##name + 1,

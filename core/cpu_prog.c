@@ -1,8 +1,6 @@
 /* Groups of elementwise instructions as programs of tile kernels: running. */
 #include "cpu_prog.h"
 
-#include "tensor.h"
-
 /* All operands are one element: so is the result, unless it is an output. */
 static void prog_run_one(const limn_cpu_prog *p, prog_frame *f,
                          const prog_op *o, int64_t n) {

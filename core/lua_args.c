@@ -36,26 +36,68 @@ static int args_stale(limn_lua *st, lua_State *L, const limn_handle *h) {
       h->trace ? h->trace->what : "a function");
 }
 
-/* The name under which the calling function reaches the handle at i. */
-static const char *args_upvalue(limn_lua *st, lua_State *L, int i) {
+/* The name of the upvalue of the function on the top that is p, or NULL. */
+static const char *args_upvalue(lua_State *L, const void *p) {
+  for (int k = 1;; k++) {
+    const char *name = lua_getupvalue(L, -1, k);
+    bool same;
+    if (!name) return NULL;
+    same = lua_topointer(L, -1) == p;
+    lua_pop(L, 1);
+    if (same && *name) return name;
+  }
+}
+
+/* The key under which the table on the top holds p: one of the first 64. */
+static const char *args_key(lua_State *L, const void *p) {
+  const char *name = NULL;
+  lua_pushnil(L);
+  for (int k = 0; k < 64; k++) {
+    if (!lua_next(L, -2)) return name;
+    if (!name && lua_topointer(L, -1) == p && lua_type(L, -2) == LUA_TSTRING)
+      name = lua_tostring(L, -2);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return name;
+}
+
+/* How the frame's function reaches p: an upvalue, or a field of a local, which
+ * is `self` most often. */
+static bool args_reach(limn_lua *st, lua_State *L, lua_Debug *ar,
+                       const void *p, char *buf, size_t n) {
+  const char *name;
+  size_t at = 0;
+  lua_getinfo(L, "f", ar);
+  name = args_upvalue(L, p);
+  lua_pop(L, 1);
+  if (name) {
+    snprintf(buf, n, "%s", name);
+    return true;
+  }
+  for (int k = 1; lua_getlocal(L, ar, k); k++) {
+    name = lua_istable(L, -1) ? args_key(L, p) : NULL;
+    lua_pop(L, 1);
+    if (!name) continue;
+    for (int i = 1; i < st->npath && at < n; i++)
+      at += (size_t)snprintf(buf + at, n - at, "%s.", st->path[i].name);
+    if (at < n) snprintf(buf + at, n - at, "%s", name);
+    return true;
+  }
+  return false;
+}
+
+/* The name under which user code reaches the handle at i, or NULL. */
+static const char *args_name(limn_lua *st, lua_State *L, int i, char *buf,
+                             size_t n) {
   lua_Debug ar;
   const void *p = lua_topointer(L, i);
-  (void)st;
-  for (int level = 0; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "Sf", &ar);
-    if (ar.what[0] != 'C' &&
-        strncmp(ar.source, st->prefix, strlen(st->prefix))) {
-      for (int k = 1;; k++) {
-        const char *name = lua_getupvalue(L, -1, k);
-        if (!name) break;
-        bool same = lua_topointer(L, -1) == p;
-        lua_pop(L, 1);
-        if (!same || !*name) continue;
-        lua_pop(L, 1);
-        return name;
-      }
-    }
-    lua_pop(L, 1);
+  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "S", &ar);
+    if (ar.what[0] == 'C' ||
+        !strncmp(ar.source, st->prefix, strlen(st->prefix)))
+      continue;
+    if (args_reach(st, L, &ar, p, buf, n)) return buf;
   }
   return NULL;
 }
@@ -71,7 +113,8 @@ static void args_capture(limn_lua *st, lua_State *L, int i, limn_handle *h,
   }
   v->watch = h->watch;
   if (limn_map_get(&t->tensors, &h->t, sizeof h->t)) return;
-  v->name = args_upvalue(st, L, i < 0 ? lua_gettop(L) + 1 + i : i);
+  v->name = args_name(st, L, i < 0 ? lua_gettop(L) + 1 + i : i,
+                      st->capture, sizeof st->capture);
   for (uint32_t k = 0; v->name && k < t->g->nconst; k++)
     if (t->g->konst[k].value != h->t &&
         !strcmp(limn_graph_text(t->g, t->g->konst[k].name), v->name))

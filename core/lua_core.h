@@ -39,6 +39,7 @@ typedef struct limn_lua {
   int ref_path;
   bool scope;
   limn_device *dev; /* limn.on: where generators work; NULL: the CPU */
+  char capture[128]; /* name of the tensor that is being captured */
   size_t live;    /* C bytes after the last full collection */
   char prefix[512]; /* "@.../lua/limn/": sources that are limn's own */
   char cwd[1024];   /* with a final slash */
@@ -157,6 +158,7 @@ void limn_lua_open_tensor(limn_lua *st, lua_State *L);
 void limn_lua_open_index(limn_lua *st, lua_State *L);
 void limn_lua_open_make(limn_lua *st, lua_State *L);
 void limn_lua_open_cell(limn_lua *st, lua_State *L);
+void limn_lua_open_dim(limn_lua *st, lua_State *L);
 void limn_lua_open_trace(limn_lua *st, lua_State *L);
 void limn_lua_open_graph(limn_lua *st, lua_State *L);
 void limn_lua_open_info(limn_lua *st, lua_State *L);
@@ -186,6 +188,12 @@ void limn_lua_moved(limn_lua *st, limn_handle *h);
 /* Push the graph as an object (takes the reference). */
 void limn_lua_push_graph(limn_lua *st, lua_State *L, limn_graph *g);
 limn_lua_graph *limn_lua_check_graph(limn_lua *st, lua_State *L, int i);
+/* Push the results of g, whose leaves stand at stack index base and on; gives
+ * their number. */
+int limn_lua_results(limn_graph *g, lua_State *L, int base);
+/* Apply g's ops to one value per input; pushes the results. */
+int limn_lua_inline(limn_lua *st, lua_State *L, limn_graph *g,
+                    const limn_value *in);
 /* Release what a handle holds; it is FREED afterwards if `freed`. */
 void limn_lua_drop(limn_lua *st, limn_handle *h, bool freed);
 

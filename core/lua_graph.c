@@ -195,6 +195,16 @@ static void graph_tree(graph_call *k, lua_State *L, int i) {
   if (!k->bad) graph_children(k, L, i, node);
 }
 
+/* Ranks that differ from the trace's are a misfit too, where that is soft. */
+static void graph_ranks(graph_call *k, lua_State *L) {
+  limn_graph *g = k->u->g;
+  for (uint32_t i = 0; i < g->nin && !k->bad; i++)
+    if (!g->in[i].number &&
+        k->in[i].t->v.ndim != limn_graph_node(g, g->in[i].ref)->rank)
+      graph_misfit(k, L, NULL, "argument %s has %d dims",
+                   limn_graph_text(g, g->in[i].name), k->in[i].t->v.ndim);
+}
+
 /* Arguments from stack index `first` to the top. */
 static void graph_args(graph_call *k, lua_State *L, int first) {
   limn_graph *g = k->u->g;
@@ -251,8 +261,7 @@ static void graph_push_tree(graph_build *b, lua_State *L) {
   }
 }
 
-/* Leaves stand at base..; pushes the results and returns how many. */
-static int graph_results(limn_graph *g, lua_State *L, int base) {
+int limn_lua_results(limn_graph *g, lua_State *L, int base) {
   graph_build b = {g, base, 1, 0};
   uint32_t n = g->nout_tree ? g->out_tree[0].n : 0;
   if (!g->nout_tree) { /* a graph without a tree: its leaves */
@@ -311,7 +320,7 @@ static int graph_run(graph_call *k, lua_State *L, limn_tensor *const *into) {
     lua_replace(L, base + (int)i);
   }
   limn_lua_press(k->st, L);
-  return graph_results(g, L, base);
+  return limn_lua_results(g, L, base);
 }
 
 /* Call setup: memory for many inputs; fills k->in. */
@@ -328,173 +337,6 @@ static void graph_setup(limn_lua *st, lua_State *L, limn_lua_graph *u,
   }
 }
 
-/* -- Inside a trace or a tape: the graph's ops are applied one by one -- */
-
-typedef struct {
-  limn_lua *st;
-  limn_graph *g;
-  limn_value *of;   /* per node */
-  limn_value *pool; /* elements of lists */
-  uint32_t npool;
-  int keep;         /* stack index of the table that holds the results */
-} graph_replay;
-
-static limn_value graph_replay_arg(graph_replay *r, limn_arg a) {
-  limn_value v = {0};
-  v.tag = a.tag;
-  switch (a.tag) {
-    case LIMN_A_REF: return r->of[a.u.ref - 1];
-    case LIMN_A_INT: case LIMN_A_BOOL: case LIMN_A_DTYPE:
-      v.i = a.u.i, v.f = (double)a.u.i;
-      break;
-    case LIMN_A_REAL: v.f = a.u.f; break;
-    case LIMN_A_STR: v.s = limn_graph_text(r->g, a.u.str); break;
-    case LIMN_A_LIST:
-      v.n = (int)a.n;
-      v.list = r->pool + r->npool;
-      r->npool += a.n;
-      for (uint32_t i = 0; i < a.n; i++)
-        v.list[i] = graph_replay_arg(r, r->g->args[a.u.at + i]);
-      break;
-    default: break;
-  }
-  return v;
-}
-
-static void graph_replay_mode(graph_replay *r, lua_State *L, uint32_t index,
-                              limn_value *out) {
-  limn_graph_mode *m = &r->g->mode[index];
-  limn_trace *t = r->st->c->trace;
-  uint32_t at;
-  limn_arg a;
-  limn_ref ref;
-  if (t->tape || r->g->mode_override >= 0) {
-    out->tag = LIMN_A_BOOL;
-    out->i = r->g->mode_override >= 0 ? r->g->mode_override
-                                      : m->mode->training;
-    return;
-  }
-  limn_lua_check(r->st, L, limn_graph_add_mode(
-      t->g, m->mode, limn_graph_text(r->g, m->name), &at));
-  a = limn_aint(at);
-  limn_lua_check(r->st, L, limn_trace_op(t, OP_mode, &a, 1, &ref));
-  out->tag = LIMN_X_TRACED, out->trace = t, out->ref = ref;
-}
-
-/* The value of node n (1-based); op results are kept by the table. */
-static void graph_replay_node(graph_replay *r, lua_State *L, limn_ref n,
-                              const limn_value *in) {
-  const limn_node *nd = limn_graph_node(r->g, n);
-  const limn_arg *args = limn_node_args(r->g, n);
-  limn_value a[LIMN_MAXARGS] = {{0}}, *out = &r->of[n - 1];
-  uint32_t index = nd->nargs ? (uint32_t)args[0].u.i : 0, k;
-  memset(out, 0, sizeof *out);
-  switch (nd->op) {
-    case OP_input: case OP_number: *out = in[index]; return;
-    case OP_cell:
-      out->tag = LIMN_X_CELL, out->cell = r->g->cell[index].cell;
-      return;
-    case OP_const:
-      out->tag = LIMN_X_TENSOR, out->t = r->g->konst[index].value;
-      out->watch = r->g->konst[index].watch;
-      return;
-    case OP_mode: graph_replay_mode(r, L, index, out); return;
-    case OP_custom: case OP_pick:
-      limn_lua_fail(r->st, L, "call the Lua function itself",
-                    "a graph with custom regions cannot be called inside a "
-                    "trace or a gradient yet");
-      return;
-    default: break;
-  }
-  r->npool = 0;
-  for (k = 0; k < nd->nargs; k++) a[k] = graph_replay_arg(r, args[k]);
-  if (limn_op_random(nd->op)) memset(&a[nd->nargs - 1], 0, sizeof *a);
-  limn_handle *h = limn_lua_new_tensor(r->st, L);
-  int rc = limn_apply(r->st->c, nd->op, a, nd->nargs, NULL, out);
-  if (rc >= 0 && out->tag == LIMN_X_TENSOR) h->t = out->t;
-  lua_rawseti(L, r->keep, (int)n);
-  limn_lua_check(r->st, L, rc);
-}
-
-static void graph_replay_guards(graph_replay *r, lua_State *L) {
-  limn_trace *t = r->st->c->trace;
-  for (uint32_t i = 0; i < r->g->nguard; i++) {
-    limn_value v = graph_replay_arg(r, r->g->guard[i].cond);
-    limn_arg a;
-    if (v.tag == LIMN_X_TRACED) {
-      limn_lua_check(r->st, L, limn_trace_arg(t, &v, &a));
-      limn_lua_check(r->st, L, limn_trace_guard(t, a));
-    } else if (v.tag == LIMN_A_BOOL && !v.i) {
-      limn_lua_fail(r->st, L, NULL, "a guard of %s at %s does not hold",
-                    r->g->name, limn_graph_text(r->g, r->g->guard[i].line));
-    }
-  }
-}
-
-static void graph_replay_writes(graph_replay *r, lua_State *L) {
-  limn_trace *t = r->st->c->trace;
-  for (uint32_t i = 0; i < r->g->ncell; i++) {
-    limn_graph_cell *gc = &r->g->cell[i];
-    limn_value v;
-    limn_arg a;
-    if (gc->write.tag == LIMN_A_NONE) continue;
-    v = graph_replay_arg(r, gc->write);
-    if (t->tape) {
-      if (v.tag == LIMN_X_CELL)
-        limn_lua_check(r->st, L, limn_cell_get(v.cell, NULL, &v.t));
-      limn_lua_check(r->st, L, limn_cell_assign(gc->cell, v.t));
-    } else {
-      limn_lua_check(r->st, L, limn_trace_arg(t, &v, &a));
-      limn_lua_check(r->st, L, limn_trace_cell_write(t, gc->cell, a));
-    }
-  }
-}
-
-/* A cell's value taken before this graph writes to it. */
-static void graph_replay_fix_cell(graph_replay *r, lua_State *L,
-                                  limn_value *v) {
-  limn_trace *t = r->st->c->trace;
-  limn_arg a;
-  limn_tensor *now;
-  if (v->tag != LIMN_X_CELL) return;
-  limn_lua_check(r->st, L, limn_trace_arg(t, v, &a));
-  if (t->tape) {
-    limn_lua_check(r->st, L, limn_cell_get(v->cell, NULL, &now));
-    limn_tensor_retain(now);
-    v->tag = LIMN_X_TENSOR, v->t = now;
-    limn_handle *h = limn_lua_new_tensor(r->st, L);
-    h->t = now;
-    luaL_ref(L, r->keep);
-  } else {
-    v->tag = LIMN_X_TRACED, v->trace = t, v->ref = a.u.ref;
-  }
-}
-
-/* Pushes the leaves of the results. */
-static int graph_inline(limn_lua *st, lua_State *L, limn_graph *g,
-                        const limn_value *in) {
-  graph_replay r = {st, g, NULL, NULL, 0, 0};
-  int base;
-  r.of = lua_newuserdata(L, (g->nnode + 1) * sizeof *r.of);
-  r.pool = lua_newuserdata(L, (g->nargs + 1) * sizeof *r.pool);
-  lua_newtable(L);
-  r.keep = lua_gettop(L);
-  luaL_checkstack(L, (int)g->nout + 16, "results");
-  for (limn_ref n = 1; n <= g->nnode; n++) graph_replay_node(&r, L, n, in);
-  graph_replay_guards(&r, L);
-  for (uint32_t i = 0; i < g->nout; i++)
-    if (g->out[i].tag == LIMN_A_REF)
-      graph_replay_fix_cell(&r, L, &r.of[g->out[i].u.ref - 1]);
-  base = lua_gettop(L) + 1;
-  for (uint32_t i = 0; i < g->nout; i++) {
-    limn_value v = graph_replay_arg(&r, g->out[i]);
-    if (v.tag == LIMN_X_TENSOR) limn_tensor_retain(v.t);
-    limn_lua_push(st, L, &v);
-  }
-  graph_replay_writes(&r, L);
-  return graph_results(g, L, base);
-}
-
 static int graph_inline_call(limn_lua *st, lua_State *L, limn_lua_graph *u,
                              int first) {
   limn_run_arg few[GRAPH_FEW] = {{0}};
@@ -505,7 +347,7 @@ static int graph_inline_call(limn_lua *st, lua_State *L, limn_lua_graph *u,
   memset(k.value, 0, (u->g->nin + 1) * sizeof *k.value);
   lua_insert(L, first++);
   graph_args(&k, L, first);
-  return graph_inline(st, L, u->g, k.value);
+  return limn_lua_inline(st, L, u->g, k.value);
 }
 
 /* run(graph, ...): a call that no tape records */
@@ -539,14 +381,7 @@ static int graph_try(lua_State *L) {
   graph_setup(st, L, u, &k, few);
   k.soft = true;
   graph_args(&k, L, first);
-  if (!k.bad) {
-    for (uint32_t i = 0; i < u->g->nin && !k.bad; i++)
-      if (!u->g->in[i].number && k.in[i].t->v.ndim !=
-          limn_graph_node(u->g, u->g->in[i].ref)->rank)
-        graph_misfit(&k, L, NULL, "argument %s has %d dims",
-                     limn_graph_text(u->g, u->g->in[i].name),
-                     k.in[i].t->v.ndim);
-  }
+  graph_ranks(&k, L);
   if (k.bad) {
     lua_pushboolean(L, 0);
     lua_pushstring(L, k.why);
@@ -574,9 +409,7 @@ static int graph_fits(lua_State *L) {
   graph_setup(st, L, u, &k, few);
   k.soft = true;
   graph_args(&k, L, 2 + (u->g->nin > GRAPH_FEW));
-  for (uint32_t j = 0; j < u->g->nin && !k.bad; j++)
-    k.bad = !u->g->in[j].number && k.in[j].t->v.ndim !=
-            limn_graph_node(u->g, u->g->in[j].ref)->rank;
+  graph_ranks(&k, L);
   lua_pushboolean(L, !k.bad);
   return 1;
 }
@@ -631,9 +464,7 @@ static int graph_jit(lua_State *L) {
       graph_setup(st, L, u, &k, few);
       k.soft = true;
       graph_args(&k, L, 3);
-      for (uint32_t j = 0; j < u->g->nin && !k.bad; j++)
-        k.bad = !u->g->in[j].number && k.in[j].t->v.ndim !=
-                limn_graph_node(u->g, u->g->in[j].ref)->rank;
+      graph_ranks(&k, L);
       if (!k.bad) n = graph_run(&k, L, NULL);
       if (n >= 0) return n;
       if (!k.bad && n != LIMN_EGUARD && n != LIMN_ETRACE)

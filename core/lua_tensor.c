@@ -5,8 +5,7 @@
 
 /* -- What is behind an argument -- */
 
-/* The tensor at i while no trace records, or NULL: sizes and the like of it
- * are known. A cell's shape and dtype are fixed, so it answers always. */
+/* The value of the handle at i, or NULL. */
 static limn_tensor *tensor_known(limn_lua *st, lua_State *L, int i) {
   limn_handle *h = limn_lua_to(st, L, i, LIMN_U_TENSOR);
   return h ? h->t : NULL;

@@ -5,6 +5,8 @@ package.path = here .. "../lua/?.lua;" .. here .. "../lua/?/init.lua;"
   .. package.path
 package.cpath = here .. "../build/?.so;" .. package.cpath
 
+io.stdout:setvbuf "line"
+
 local limn = require "limn"
 local nn, optim, data = limn.nn, limn.optim, limn.data
 

@@ -36,7 +36,7 @@ local function newindex(self, key, value)
   elseif walk.kind(value) == "class" then
     core.fail("field '" .. tostring(key) .. "' gets the class "
               .. value.class_name .. ", where an instance is needed",
-              "self." .. tostring(key) .. " = " .. value.class_name
+              "write self." .. tostring(key) .. " = " .. value.class_name
               .. "(...), with parentheses")
   end
   rawset(self, key, value)

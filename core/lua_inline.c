@@ -1,0 +1,167 @@
+/* A graph called inside a trace or a tape: its ops are applied one by one, and
+ * so become part of what is recorded. */
+#include "lua_core.h"
+
+typedef struct {
+  limn_lua *st;
+  limn_graph *g;
+  limn_value *of;   /* per node */
+  limn_value *pool; /* elements of lists */
+  uint32_t npool;
+  int keep;         /* stack index of the table that holds the results */
+} inline_state;
+
+static limn_value inline_arg(inline_state *r, limn_arg a) {
+  limn_value v = {0};
+  v.tag = a.tag;
+  switch (a.tag) {
+    case LIMN_A_REF: return r->of[a.u.ref - 1];
+    case LIMN_A_INT: case LIMN_A_BOOL: case LIMN_A_DTYPE:
+      v.i = a.u.i, v.f = (double)a.u.i;
+      break;
+    case LIMN_A_REAL: v.f = a.u.f; break;
+    case LIMN_A_STR: v.s = limn_graph_text(r->g, a.u.str); break;
+    case LIMN_A_LIST:
+      v.n = (int)a.n;
+      v.list = r->pool + r->npool;
+      r->npool += a.n;
+      for (uint32_t i = 0; i < a.n; i++)
+        v.list[i] = inline_arg(r, r->g->args[a.u.at + i]);
+      break;
+    default: break;
+  }
+  return v;
+}
+
+static void inline_mode(inline_state *r, lua_State *L, uint32_t index,
+                              limn_value *out) {
+  limn_graph_mode *m = &r->g->mode[index];
+  limn_trace *t = r->st->c->trace;
+  uint32_t at;
+  limn_arg a;
+  limn_ref ref;
+  if (t->tape || r->g->mode_override >= 0) {
+    out->tag = LIMN_A_BOOL;
+    out->i = r->g->mode_override >= 0 ? r->g->mode_override
+                                      : m->mode->training;
+    return;
+  }
+  limn_lua_check(r->st, L, limn_graph_add_mode(
+      t->g, m->mode, limn_graph_text(r->g, m->name), &at));
+  a = limn_aint(at);
+  limn_lua_check(r->st, L, limn_trace_op(t, OP_mode, &a, 1, &ref));
+  out->tag = LIMN_X_TRACED, out->trace = t, out->ref = ref;
+}
+
+/* The value of node n (1-based); op results are kept by the table. */
+static void inline_node(inline_state *r, lua_State *L, limn_ref n,
+                              const limn_value *in) {
+  const limn_node *nd = limn_graph_node(r->g, n);
+  const limn_arg *args = limn_node_args(r->g, n);
+  limn_value a[LIMN_MAXARGS] = {{0}}, *out = &r->of[n - 1];
+  uint32_t index = nd->nargs ? (uint32_t)args[0].u.i : 0, k;
+  memset(out, 0, sizeof *out);
+  switch (nd->op) {
+    case OP_input: case OP_number: *out = in[index]; return;
+    case OP_cell:
+      out->tag = LIMN_X_CELL, out->cell = r->g->cell[index].cell;
+      return;
+    case OP_const:
+      out->tag = LIMN_X_TENSOR, out->t = r->g->konst[index].value;
+      out->watch = r->g->konst[index].watch;
+      return;
+    case OP_mode: inline_mode(r, L, index, out); return;
+    case OP_custom: case OP_pick:
+      limn_lua_fail(r->st, L, "call the Lua function itself",
+                    "a graph with custom regions cannot be called inside a "
+                    "trace or a gradient yet");
+      return;
+    default: break;
+  }
+  r->npool = 0;
+  for (k = 0; k < nd->nargs; k++) a[k] = inline_arg(r, args[k]);
+  if (limn_op_random(nd->op)) memset(&a[nd->nargs - 1], 0, sizeof *a);
+  limn_handle *h = limn_lua_new_tensor(r->st, L);
+  int rc = limn_apply(r->st->c, nd->op, a, nd->nargs, NULL, out);
+  if (rc >= 0 && out->tag == LIMN_X_TENSOR) h->t = out->t;
+  lua_rawseti(L, r->keep, (int)n);
+  limn_lua_check(r->st, L, rc);
+}
+
+static void inline_guards(inline_state *r, lua_State *L) {
+  limn_trace *t = r->st->c->trace;
+  for (uint32_t i = 0; i < r->g->nguard; i++) {
+    limn_value v = inline_arg(r, r->g->guard[i].cond);
+    limn_arg a;
+    if (v.tag == LIMN_X_TRACED) {
+      limn_lua_check(r->st, L, limn_trace_arg(t, &v, &a));
+      limn_lua_check(r->st, L, limn_trace_guard(t, a));
+    } else if (v.tag == LIMN_A_BOOL && !v.i) {
+      limn_lua_fail(r->st, L, NULL, "a guard of %s at %s does not hold",
+                    r->g->name, limn_graph_text(r->g, r->g->guard[i].line));
+    }
+  }
+}
+
+static void inline_writes(inline_state *r, lua_State *L) {
+  limn_trace *t = r->st->c->trace;
+  for (uint32_t i = 0; i < r->g->ncell; i++) {
+    limn_graph_cell *gc = &r->g->cell[i];
+    limn_value v;
+    limn_arg a;
+    if (gc->write.tag == LIMN_A_NONE) continue;
+    v = inline_arg(r, gc->write);
+    if (t->tape) {
+      if (v.tag == LIMN_X_CELL)
+        limn_lua_check(r->st, L, limn_cell_get(v.cell, NULL, &v.t));
+      limn_lua_check(r->st, L, limn_cell_assign(gc->cell, v.t));
+    } else {
+      limn_lua_check(r->st, L, limn_trace_arg(t, &v, &a));
+      limn_lua_check(r->st, L, limn_trace_cell_write(t, gc->cell, a));
+    }
+  }
+}
+
+/* A cell's value taken before this graph writes to it. */
+static void inline_fix_cell(inline_state *r, lua_State *L,
+                                  limn_value *v) {
+  limn_trace *t = r->st->c->trace;
+  limn_arg a;
+  limn_tensor *now;
+  if (v->tag != LIMN_X_CELL) return;
+  limn_lua_check(r->st, L, limn_trace_arg(t, v, &a));
+  if (t->tape) {
+    limn_lua_check(r->st, L, limn_cell_get(v->cell, NULL, &now));
+    limn_tensor_retain(now);
+    v->tag = LIMN_X_TENSOR, v->t = now;
+    limn_handle *h = limn_lua_new_tensor(r->st, L);
+    h->t = now;
+    luaL_ref(L, r->keep);
+  } else {
+    v->tag = LIMN_X_TRACED, v->trace = t, v->ref = a.u.ref;
+  }
+}
+
+int limn_lua_inline(limn_lua *st, lua_State *L, limn_graph *g,
+                        const limn_value *in) {
+  inline_state r = {st, g, NULL, NULL, 0, 0};
+  int base;
+  r.of = lua_newuserdata(L, (g->nnode + 1) * sizeof *r.of);
+  r.pool = lua_newuserdata(L, (g->nargs + 1) * sizeof *r.pool);
+  lua_newtable(L);
+  r.keep = lua_gettop(L);
+  luaL_checkstack(L, (int)g->nout + 16, "results");
+  for (limn_ref n = 1; n <= g->nnode; n++) inline_node(&r, L, n, in);
+  inline_guards(&r, L);
+  for (uint32_t i = 0; i < g->nout; i++)
+    if (g->out[i].tag == LIMN_A_REF)
+      inline_fix_cell(&r, L, &r.of[g->out[i].u.ref - 1]);
+  base = lua_gettop(L) + 1;
+  for (uint32_t i = 0; i < g->nout; i++) {
+    limn_value v = inline_arg(&r, g->out[i]);
+    if (v.tag == LIMN_X_TENSOR) limn_tensor_retain(v.t);
+    limn_lua_push(st, L, &v);
+  }
+  inline_writes(&r, L);
+  return limn_lua_results(g, L, base);
+}

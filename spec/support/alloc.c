@@ -1,0 +1,135 @@
+/* Loads, plans and runs a model with an allocator whose Nth call fails, for
+ * every N: alloc MODEL ROWS COLUMNS. Prints the number of calls that a whole
+ * pass makes; exits with 1 and a sentence when memory leaks, a failure is not
+ * reported as one, or a pass after a failure differs from the first. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "limn.h"
+
+typedef struct {
+  long calls, fail_at; /* fail_at 0: never; from then on if `always` */
+  int always;
+  long live;
+  size_t bytes;
+} heap;
+
+static void die(const char *what, long n) {
+  fprintf(stderr, "allocation %ld: %s\n", n, what);
+  exit(1);
+}
+
+static void *heap_realloc(void *user, void *p, size_t osize, size_t nsize,
+                          size_t align) {
+  heap *h = user;
+  void *q = NULL;
+  if (nsize == 0) {
+    if (p) h->live--, h->bytes -= osize;
+    free(p);
+    return NULL;
+  }
+  /* Giving back may not fail; all else may. */
+  h->calls++;
+  if (h->fail_at && (h->calls == h->fail_at ||
+                     (h->always && h->calls > h->fail_at)))
+    return NULL;
+  if (align < sizeof(void *)) align = sizeof(void *);
+  if (posix_memalign(&q, align, nsize)) return NULL;
+  if (p) memcpy(q, p, osize < nsize ? osize : nsize);
+  if (p) free(p);
+  else h->live++;
+  h->bytes += nsize - (p ? osize : 0);
+  return q;
+}
+
+static unsigned char *file;
+static size_t file_size;
+static int rows, columns;
+
+static void read_file(const char *path) {
+  FILE *f = fopen(path, "rb");
+  long n;
+  if (!f || fseek(f, 0, SEEK_END) || (n = ftell(f)) < 0) exit(2);
+  rewind(f);
+  file = malloc((size_t)n + 1);
+  file_size = (size_t)n;
+  if (!file || fread(file, 1, file_size, f) != file_size) exit(2);
+  fclose(f);
+}
+
+/* One graph: bind, plan, run twice; the results to out[0..). */
+static int use(limn_model *m, const char *graph, float *out, int n) {
+  limn_call *c = NULL;
+  float x[1024];
+  int64_t t[64];
+  int rc, i;
+  limn_array in = LIMN_ARRAY(x, LIMN_F32, 2, rows, columns);
+  limn_array labels = LIMN_ARRAY(t, LIMN_I64, 1, rows);
+  limn_array got;
+  for (i = 0; i < rows * columns; i++) x[i] = (float)(i % 7) / 4 - 1;
+  for (i = 0; i < rows; i++) t[i] = i % 2 + 1;
+  rc = limn_call_new(m, graph, NULL, &c);
+  if (rc >= 0) rc = limn_call_bind(c, LIMN_IN, 0, &in);
+  if (rc >= 0 && !strcmp(graph, "step"))
+    rc = limn_call_bind(c, LIMN_IN, 1, &labels);
+  if (rc >= 0) rc = limn_call_prepare(c, NULL, 0);
+  for (i = 0; i < 2 && rc >= 0; i++) rc = limn_call_run(c);
+  if (rc >= 0) rc = limn_call_output(c, 0, &got);
+  if (rc >= 0) memcpy(out, got.data, (size_t)n * sizeof *out);
+  if (c) limn_call_release(c);
+  return rc;
+}
+
+/* All of it; *h counts. Results to out. */
+static int pass(heap *h, float *out) {
+  limn_options o = LIMN_OPTIONS;
+  limn_context *ctx = NULL;
+  limn_model *m = NULL;
+  int rc, had_message = 1;
+  o.user = h;
+  o.realloc = heap_realloc;
+  rc = limn_open(&o, &ctx);
+  if (rc < 0 || !ctx) return rc < 0 ? rc : -100;
+  rc = limn_model_load(ctx, file, file_size, 0, &m);
+  if (rc >= 0) rc = use(m, "step", out, 1);
+  if (rc >= 0) rc = use(m, "infer", out + 1, 2 * rows);
+  if (rc < 0) had_message = *limn_error(ctx) != 0;
+  if (m) limn_model_release(m);
+  limn_close(ctx);
+  return had_message ? rc : -101;
+}
+
+int main(int argc, char **argv) {
+  float want[256], got[256];
+  heap h = {0, 0, 0, 0, 0};
+  long n, total;
+  int always, rc;
+  if (argc != 4) return 2;
+  read_file(argv[1]);
+  rows = atoi(argv[2]), columns = atoi(argv[3]);
+  memset(want, 0, sizeof want);
+  rc = pass(&h, want);
+  if (rc < 0) die(limn_strerror(rc), 0);
+  if (h.live || h.bytes) die("memory leaks without any failure", h.live);
+  total = h.calls;
+  for (always = 0; always < 2; always++) {
+    for (n = 1; n <= total; n++) {
+      memset(&h, 0, sizeof h);
+      memset(got, 0, sizeof got);
+      h.fail_at = n;
+      h.always = always;
+      rc = pass(&h, got);
+      if (h.live || h.bytes) die("memory leaks after it failed", n);
+      if (rc == -101) die("there is no message", n);
+      if (rc < 0 && rc != LIMN_EMEM) die(limn_strerror(rc), n);
+      /* Some failures are survived: a cache that stays empty. */
+      if (rc >= 0 && memcmp(want, got, sizeof want)) die("results differ", n);
+      if (rc >= 0 && always && n < total / 2)
+        die("success though nothing could be allocated", n);
+    }
+  }
+  printf("%ld allocations\n", total);
+  free(file);
+  return 0;
+}
