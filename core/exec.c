@@ -5,6 +5,7 @@
  * end; when a run fails after its first step, the cells that it was to write
  * are void. */
 #include <stdio.h>
+#include <time.h>
 
 #include "planner.h"
 
@@ -380,6 +381,13 @@ static int exec_print(limn_plan *p, const limn_step *st) {
 
 /* -- Steps -- */
 
+static uint64_t exec_now(limn_context *c) {
+  struct timespec t;
+  if (c->opt.now_ns) return c->opt.now_ns(c->opt.user);
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static void exec_time(limn_plan *p, const limn_step *s, uint64_t ns) {
   const limn_node *n = limn_graph_node(p->expanded, s->node);
   limn_log(p->c, 'v', "%8.1f us  %-12s %s %s", (double)ns / 1e3,
@@ -397,10 +405,10 @@ static bool exec_is_idle(const limn_plan *p, const limn_step *s) {
 
 static int exec_steps(limn_plan *p, const limn_bind *b, bool *started) {
   limn_device *d = p->dev;
-  bool timed = limn_dumps(p->c, 'x') && p->c->opt.now_ns;
+  bool timed = limn_dumps(p->c, 'x');
   for (uint32_t i = 0; i < p->nstep; i++) {
     const limn_step *s = &p->step[i];
-    uint64_t t0 = timed ? p->c->opt.now_ns(p->c->opt.user) : 0;
+    uint64_t t0 = timed ? exec_now(p->c) : 0;
     *started = true;
     if (s->kind == LIMN_STEP_PRINT)
       LIMN_TRY(exec_print(p, s));
@@ -408,7 +416,7 @@ static int exec_steps(limn_plan *p, const limn_bind *b, bool *started) {
       LIMN_TRY(d->ops->launch(d, s, b));
     if (!timed) continue;
     LIMN_TRY(d->ops->wait(d));
-    exec_time(p, s, p->c->opt.now_ns(p->c->opt.user) - t0);
+    exec_time(p, s, exec_now(p->c) - t0);
   }
   d->launches += p->nstep;
   return 0;

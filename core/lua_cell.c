@@ -63,7 +63,8 @@ static int cell_assign(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_cell *cell = cell_check(st, L, 1);
   limn_value v, a[3];
-  if (!limn_lua_value(st, L, 2, &v)) limn_lua_operand(st, L, 2, "assign", "the value", &v);
+  if (!limn_lua_value(st, L, 2, &v))
+    limn_lua_operand(st, L, 2, "assign", "the value", &v);
   if (v.tag < LIMN_X_TENSOR ||
       (v.tag == LIMN_X_TRACED &&
        limn_graph_node(v.trace->g, v.ref)->kind != LIMN_V_TENSOR)) {

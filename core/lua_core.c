@@ -485,7 +485,8 @@ static int core_type(lua_State *L) {
     }
   h = limn_lua_dim(st, L, 1);
   if (!h) return 0;
-  switch (h->trace->ended ? LIMN_V_INT : limn_graph_node(h->trace->g, h->ref)->kind) {
+  switch (h->trace->ended ? LIMN_V_INT
+                          : limn_graph_node(h->trace->g, h->ref)->kind) {
     case LIMN_V_DTYPE: lua_pushliteral(L, "dtype"); break;
     case LIMN_V_DEVICE: lua_pushliteral(L, "device"); break;
     default: lua_pushliteral(L, "dim");

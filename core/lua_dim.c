@@ -1,5 +1,5 @@
-/* Dims and tokens: cdata that stand for sizes, dtypes and the device of a trace.
- * They are known by a weak table, never by their bytes. */
+/* Dims and tokens: cdata that stand for sizes, dtypes and the device of a
+ * trace. They are known by a weak table, never by their bytes. */
 #include "lua_core.h"
 
 #include <stdio.h>

@@ -256,7 +256,8 @@ static int make_zeros(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   make_call m;
   make_parse(st, L, 1, lua_tostring(L, lua_upvalueindex(3)), &m);
-  return make_full_of(st, L, &m, limn_vnum(lua_tonumber(L, lua_upvalueindex(2))),
+  return make_full_of(st, L, &m,
+                      limn_vnum(lua_tonumber(L, lua_upvalueindex(2))),
                       LIMN_F32);
 }
 

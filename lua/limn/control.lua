@@ -20,7 +20,9 @@ end
 
 local function map_leaves(a, b, f, who)
   if core.type(a) or type(a) ~= "table" then return f(a, b) end
-  if type(b) ~= "table" then fail(who .. ": the results differ in structure") end
+  if type(b) ~= "table" then
+    fail(who .. ": the results differ in structure")
+  end
   local out = {}
   for _, k in ipairs(sorted_keys(a)) do
     out[k] = map_leaves(a[k], b[k], f, who)
@@ -43,7 +45,9 @@ function M.cond(pred, f, g, ...)
     return unpack(r, 1, r.n)
   end
   local a, b = pack(f(...)), pack(g(...))
-  if a.n ~= b.n then fail "cond: the two functions return different numbers of results" end
+  if a.n ~= b.n then
+    fail "cond: the functions return different numbers of results"
+  end
   local out = {}
   for i = 1, a.n do
     out[i] = map_leaves(a[i], b[i], function(x, y)
@@ -81,8 +85,9 @@ end
 
 local function count(xs)
   if core.type(xs) then return (core.value(xs:size(1))) end
-  for _, k in ipairs(sorted_keys(xs)) do return count(xs[k]) end
-  fail "scan: nothing to walk over"
+  local k = sorted_keys(xs)[1]
+  if k == nil then fail "scan: nothing to walk over" end
+  return (count(xs[k]))
 end
 local function stack(list)
   local first = list[1]

@@ -64,10 +64,11 @@ graph.state_dict = state_dict
 local function load_state_dict(v, values, options)
   core.options(options, {"strict"}, "load_state_dict")
   local used = {}
-  for name, cell in v:named_cells() do
+  for name in v:named_cells() do
     local t = values[name]
     if t == nil and (not options or options.strict ~= false) then
-      fail("load_state_dict: " .. name .. " is missing" .. core.near(name, values))
+      fail("load_state_dict: " .. name .. " is missing"
+        .. core.near(name, values))
     elseif t ~= nil then
       used[name] = t
     end
@@ -165,7 +166,9 @@ end
 --- Write graphs, jit functions, modules, optimizers and tensors to one file.
 function M.save(path, t, options)
   core.options(options, {"lines"}, "save")
-  if type(path) ~= "string" then fail "save(path, table): a path comes first" end
+  if type(path) ~= "string" then
+    fail "save(path, table): a path comes first"
+  end
   core.model_save(build(t, "save"), path,
     not options or options.lines ~= false)
 end
@@ -198,7 +201,11 @@ local parts_of = setmetatable({}, {__mode = "k"})
 function mt.__tostring(m)
   local out, p = {}, parts_of[m]
   for _, e in ipairs(p.graphs) do out[#out + 1] = "graph " .. e[1] end
-  for _, e in ipairs(p.vars) do out[#out + 1] = tostring(e[2]):match "^[^\n]*" end
+  for _, e in ipairs(p.vars) do
+    out[#out + 1] = core.type(e[2]) == "cell" and tostring(e[2])
+      or ("const %s: %s [%s]"):format(e[1], e[2].dtype,
+        table.concat(e[2].shape, ", "))
+  end
   return "loaded model\n  " .. table.concat(out, "\n  ")
 end
 
@@ -274,7 +281,9 @@ function M.load(path)
 end
 
 function M.load_string(bytes)
-  if type(bytes) ~= "string" then fail "load_string(bytes): a string is wanted" end
+  if type(bytes) ~= "string" then
+    fail "load_string(bytes): a string is wanted"
+  end
   return (open(bytes, true))
 end
 

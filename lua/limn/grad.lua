@@ -52,7 +52,9 @@ local function collect(w, flat, names, label)
     end
   elseif plain(w) then
     local parts = {}
-    for i = 1, #w do parts[i] = collect(w[i], flat, names, label .. " " .. i) end
+    for i = 1, #w do
+      parts[i] = collect(w[i], flat, names, label .. " " .. i)
+    end
     return function(g)
       local t = {}
       for i = 1, #parts do t[i] = parts[i](g) end
@@ -97,7 +99,8 @@ local function differentiate(f, flat, names, unused, args)
   if recording then
     local refs, start = core.grad_watch(flat)
     local r = pack(f(unpack(args, 1, args.n)))
-    return r, finish(r[1], refs, start, recording == "tape", flat, names, unused)
+    return r, finish(r[1], refs, start, recording == "tape", flat, names,
+      unused)
   end
   local tape = core.trace_begin("gradient", "tape")
   local ok, r, grads = pcall(function()

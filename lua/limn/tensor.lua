@@ -88,7 +88,8 @@ local function whole_dim(x, dim, who)
   end
   local d = dim < 0 and dim + n + 1 or dim
   if d < 1 or d > n then
-    fail(("%s: there is no dim %d in a tensor with %d dims"):format(who, dim, n))
+    fail(("%s: there is no dim %d in a tensor with %d dims"):format(
+      who, dim, n))
   end
   return d
 end
@@ -139,7 +140,9 @@ function methods.split(x, size, dim)
     return out
   end
   local s = limn.value(size)
-  if type(s) ~= "number" or s < 1 then fail "split: a size must be at least 1" end
+  if type(s) ~= "number" or s < 1 then
+    fail "split: a size must be at least 1"
+  end
   while at <= n do
     out[#out + 1] = part(x, d, at, math.min(at + s - 1, n))
     at = at + s
@@ -242,7 +245,8 @@ function limn.linspace(first, last, n, options)
     local one = limn.full({1}, first, options)
     return one
   end
-  local y = limn.arange(0, n - 1, 1, options) * ((last - first) / (n - 1)) + first
+  local step = (last - first) / (n - 1)
+  local y = limn.arange(0, n - 1, 1, options) * step + first
   return y
 end
 

@@ -188,11 +188,12 @@ end
 
 -- Put in versions of Lua functions that know Dims or raise; gives back a
 -- function that puts the old ones back.
+-- luacheck: push ignore 121 122
 local function patch_globals()
   local old_tonumber, old_random = tonumber, math.random
   local old_time, old_clock = os.time, os.clock
   local old_yield = coroutine.yield
-  tonumber = function(v, ...) -- luacheck: ignore
+  tonumber = function(v, ...)
     if type(v) == "cdata" and core.type(v) == "dim" then return v end
     return old_tonumber(v, ...)
   end
@@ -202,11 +203,12 @@ local function patch_globals()
   os.clock = refuse("os.clock", "pass the time in with limn.number")
   coroutine.yield = refuse("coroutine.yield", "yield outside the trace")
   return function()
-    tonumber = old_tonumber -- luacheck: ignore
+    tonumber = old_tonumber
     math.random, os.time, os.clock = old_random, old_time, old_clock
     coroutine.yield = old_yield
   end
 end
+-- luacheck: pop
 
 local advice = {
   {"'for' %a+ [%a ]*must be a number",
@@ -370,7 +372,8 @@ local function check(g)
   end
   for _, e in ipairs(d.fields or {}) do
     if rawget(e[1], e[3]) ~= e[4] then
-      changed[#changed + 1] = "field " .. tostring(e[2]) .. "." .. tostring(e[3])
+      changed[#changed + 1] = ("field %s.%s"):format(tostring(e[2]),
+        tostring(e[3]))
     end
   end
   for _, c in ipairs(g:captures()) do
