@@ -40,7 +40,7 @@ common := -g -fPIC -fvisibility=hidden -MMD -MP -Icore -Ikernels -I$(B) \
   $(warn) $(blas_inc) $(SANITIZE)
 core_flags := $(CFLAGS) -std=c11 -D_GNU_SOURCE -O2 $(common)
 kernel_flags := $(CFLAGS) -std=gnu11 -D_GNU_SOURCE -O3 -fno-math-errno \
-  -fopenmp-simd -Wno-psabi $(common) $(if $(is_clang),\
+  -fopenmp-simd -fwrapv -fno-trapping-math -Wno-psabi $(common) $(if $(is_clang),\
   $(if $(is_x86),-fveclib=libmvec) -Wno-pass-failed)
 libs := $(blas_lib) $(if $(is_x86),-lmvec) -lm -ldl -lpthread
 link := $(cc) -shared $(SANITIZE) -Wl,--as-needed

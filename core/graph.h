@@ -298,6 +298,7 @@ typedef struct limn_infer {
   uint32_t n, cap;
   const limn_type *in; /* per graph input */
   int on_gpu; /* the run's device kind for `on`; -1: unknown (tracing) */
+  const char *device; /* its name for messages, or NULL */
 } limn_infer;
 /* Failures have their place already (limn_locate); node n + 1 failed. */
 int limn_infer_upto(limn_infer *I, limn_ref r);
@@ -361,6 +362,10 @@ typedef struct limn_trace {
   bool region;         /* body of a region op: see limn_trace_arg */
   limn_arg *captured;  /* region: the outer values of its last inputs */
   uint32_t ncaptured, captured_cap;
+  /* Once it has ended: where each node was made, for values that were kept. */
+  uint32_t *old_line, nold; /* offsets in old_text */
+  char *old_text;
+  uint32_t nold_text;
 } limn_trace;
 
 /* What an op is called with and gives: a host value, a tensor, a cell, or a
@@ -407,6 +412,8 @@ int limn_trace_end(limn_trace *t, limn_graph **out);
 void limn_trace_abort(limn_trace *t); /* after an error; pops it */
 /* Tape: remember that node r has this value (retained). */
 int limn_trace_value(limn_trace *t, limn_ref r, limn_tensor *value);
+/* "net.lua:14" of node r of an ended trace, or "". */
+const char *limn_trace_old_line(const limn_trace *t, limn_ref r);
 void limn_trace_retain(limn_trace *t);
 void limn_trace_release(limn_trace *t);
 

@@ -277,6 +277,7 @@ static int infer_custom(limn_infer *I, const limn_type *a, limn_type *out,
   R.c = I->c;
   R.g = I->g->region[f];
   R.on_gpu = I->on_gpu;
+  R.device = I->device;
   R.in = a[0].list;
   if (a[0].kind != LIMN_V_LIST || a[0].n != (int)R.g->nin)
     return limn_fail(I->c, LIMN_EFORMAT, "%d values for a region of %u",
@@ -387,7 +388,7 @@ int limn_infer_upto(limn_infer *I, limn_ref r) {
       if (t.list && t.n) /* a region's results */
         limn_free(I->c, (void *)(uintptr_t)t.list,
                   (size_t)t.n * sizeof *t.list);
-      return inside ? rc : limn_locate(I, I->n + 1, rc, NULL);
+      return inside ? rc : limn_locate(I, I->n + 1, rc, I->device);
     }
     I->t[I->n++] = t;
   }

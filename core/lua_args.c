@@ -30,10 +30,11 @@ static int args_stale(limn_lua *st, lua_State *L, const limn_handle *h) {
     return limn_lua_fail(st, L, "return it from the function, assign it to a "
                          "cell, or give it to limn.keep",
                          "this tensor was freed by limn.scope");
+  const char *line = h->trace ? limn_trace_old_line(h->trace, h->ref) : "";
   return limn_lua_fail(
       st, L, "return it from the traced function instead of keeping it",
-      "this value was made while tracing %s, which has ended",
-      h->trace ? h->trace->what : "a function");
+      "this value was made%s%s while tracing %s, which has ended",
+      *line ? " at " : "", line, h->trace ? h->trace->what : "a function");
 }
 
 /* The name of the upvalue of the function on the top that is p, or NULL. */

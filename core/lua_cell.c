@@ -211,7 +211,11 @@ static limn_ref mode_node(limn_lua *st, lua_State *L, limn_trace *t,
   limn_arg a;
   limn_ref r;
   char name[32];
-  snprintf(name, sizeof name, "m%u", t->g->nmode + 1);
+  bool taken = false; /* the root's mode has no path */
+  for (uint32_t k = 0; k < t->g->nmode; k++)
+    taken |= !strcmp(limn_graph_text(t->g, t->g->mode[k].name), "self") &&
+             t->g->mode[k].mode != m->mode;
+  snprintf(name, sizeof name, taken ? "self%u" : "self", t->g->nmode + 1);
   limn_lua_check(st, L, limn_graph_add_mode(t->g, m->mode, *m->name ? m->name
                                                             : name, &index));
   a = limn_aint(index);

@@ -510,6 +510,7 @@ static int plan_build(limn_plan *p, limn_planner *n, const limn_run_arg *in) {
   limn_graph_retain(e);
   I.c = p->c, I.g = e, I.in = p->in_type;
   I.on_gpu = !p->dev->ops->host;
+  I.device = p->dev->name;
   LIMN_GO(plan_guards(e, &I));
   LIMN_GO(limn_infer_upto(&I, e->nnode));
   LIMN_GO(limn_fuse(&I, p->dev, &tmp, &f));

@@ -167,7 +167,8 @@ static int shape_inner(limn_context *c, const shape_matrix *x,
     return limn_hint(c, LIMN_ESHAPE, "y:t() would fit");
   if (!x->vector && x->rows == y->rows)
     return limn_hint(c, LIMN_ESHAPE, "x:t() would fit");
-  return LIMN_ESHAPE;
+  return limn_hint(c, LIMN_ESHAPE, "each row of x needs as many values as y "
+                   "has rows");
 }
 
 static int shape_promote(limn_context *c, const limn_type *a, int n,

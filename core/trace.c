@@ -60,6 +60,8 @@ void limn_trace_release(limn_trace *t) {
   c = t->c;
   trace_drop(t);
   limn_graph_release(t->g);
+  limn_free(c, t->old_line, t->nold * sizeof *t->old_line);
+  limn_free(c, t->old_text, t->nold_text);
   if (t->what) limn_free(c, t->what, strlen(t->what) + 1);
   limn_free(c, t, sizeof *t);
   limn_context_release(c);
@@ -338,10 +340,7 @@ static int trace_capture(limn_trace *t, limn_arg outer, limn_arg *out) {
 }
 
 static int trace_stale(limn_trace *t, const limn_value *v) {
-  const limn_node *n =
-      v->ref <= v->trace->g->nnode ? limn_graph_node(v->trace->g, v->ref)
-                                   : NULL;
-  const char *line = n ? limn_graph_text(v->trace->g, n->line) : "";
+  const char *line = limn_trace_old_line(v->trace, v->ref);
   return limn_hint(
       t->c,
       limn_fail(t->c, LIMN_ETRACE,
@@ -462,9 +461,28 @@ static int trace_check_tests(limn_trace *t) {
   return rc;
 }
 
+/* Keep the nodes' lines: compacting drops nodes that somebody may still hold.
+ * Without memory for it a later message just lacks the line. */
+static void trace_keep_lines(limn_trace *t) {
+  const limn_graph *g = t->g;
+  t->old_line = limn_alloc(t->c, (g->nnode + 1) * sizeof *t->old_line);
+  t->nold = t->old_line ? g->nnode + 1 : 0;
+  t->old_text = t->nold ? limn_alloc(t->c, g->ntext + 1) : NULL;
+  t->nold_text = t->old_text ? g->ntext + 1 : 0;
+  if (!t->old_text) return;
+  if (g->ntext) memcpy(t->old_text, g->text, g->ntext);
+  for (limn_ref r = 1; r <= g->nnode; r++)
+    t->old_line[r] = limn_graph_node(g, r)->line;
+}
+
+const char *limn_trace_old_line(const limn_trace *t, limn_ref r) {
+  return t->old_text && r < t->nold ? t->old_text + t->old_line[r] : "";
+}
+
 int limn_trace_end(limn_trace *t, limn_graph **out) {
   int rc = 0;
   *out = NULL;
+  if (!t->tape) trace_keep_lines(t);
   if (!t->tape) rc = trace_check_tests(t);
   if (rc == 0 && !t->tape) rc = limn_graph_compact(t->g);
   if (rc < 0) {

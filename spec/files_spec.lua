@@ -147,18 +147,27 @@ describe("limn.restore", function()
     end)
   end)
 
-  it("says what is missing, extra or misshaped, before it changes anything",
+  it("says what is missing, extra or misshaped; strict refuses, unchanged",
      function()
     local m = nn.Linear(2, 3)
     U.with_file(function(path)
       limn.save(path, {net = m})
-      local other = nn.Linear(2, 4)
+      local Other = nn.Module:extend "Other"
+      function Other:init()
+        self.weight = nn.Parameter(limn.ones(4, 2))
+        self.gain = nn.Parameter(limn.ones(1))
+      end
+      local other = Other()
       local before = other.weight:value()
-      U.message(function() limn.restore(path, {net = other}) end, "weight",
-                "%[3, 2%]", "%[4, 2%]")
+      local report = limn.restore(path, {net = other})
+      assert.are.same({"gain"}, report.missing)
+      assert.are.same({"bias"}, report.extra)
+      assert.are.same({"weight"}, report.misshaped)
       U.equal(other.weight, before)
-      local more = nn.Sequential(nn.Linear(2, 3))
-      U.message(function() limn.restore(path, {net = more}) end, "weight")
+      local line = U.here(2)
+      U.message(function()
+        limn.restore(path, {net = other}, {strict = true})
+      end, line, "gain", "weight")
     end)
   end)
 end)

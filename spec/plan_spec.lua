@@ -18,7 +18,8 @@ describe("A thousand different", function()
         return v * s + 1, limn.full({2}, s), limn.clamp(v, s, 9)
       end, x, limn.number(2.5))
       g(x, 0.5)
-      local _ = x * 1.5 + 2.5
+      -- Whole numbers and others are two kinds: they promote differently.
+      local _ = x * 1.5 + 2.5, x * 2 + 3
       local before, planned = compiles(), plans()
       for i = 1, many do
         g(x, i / 7)
@@ -194,6 +195,20 @@ describe("run_into", function()
 end)
 
 describe("A run", function()
+  it("repeated gives the same bits", function()
+    U.each_device(function(dev)
+      limn.manual_seed(6)
+      local m = nn.Sequential(nn.Linear(33, 40), nn.Tanh(), nn.Linear(40, 5))
+      local x = limn.randn(9, 33, dev)
+      local loaded = limn.load_string(limn.save_string {
+        g = limn.trace(m, limn.ones(1, 33))})
+      for _, g in ipairs {limn.trace(m, x), loaded.g} do
+        local y = g(x)
+        for i = 1, 5 do U.equal(g(x), y, "run " .. i .. " on " .. dev) end
+      end
+    end)
+  end)
+
   it("of a graph without arguments is on the CPU, or where it is put",
      function()
     local g = limn.trace(function() return limn.arange(3) * 2 end)

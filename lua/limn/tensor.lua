@@ -162,7 +162,8 @@ function methods.chunk(x, count, dim)
     and size % count == 0 then
     local step, out = limn.floor(size / count), {}
     for i = 1, count do
-      out[i] = part(x, d, step * (i - 1) + 1, step * i)
+      local first = i == 1 and 1 or step * (i - 1) + 1
+      out[i] = part(x, d, first, i == 1 and step or step * i)
     end
     return out
   end

@@ -219,6 +219,8 @@ local advice = {
     "a size of the trace is no plain number",
     "limn.floor ceil sqrt min max abs log exp work on sizes; limn.value(n) "
       .. "takes the number and binds the graph to it"},
+  {"in table for 'concat'", "a size of the trace is no plain number",
+    "n .. \"\" makes its text; limn.value(n) takes the number"},
   {"got cdata", "a size of the trace is no plain number",
     "limn.value(n) takes the number and binds the graph to it"},
   {"cannot convert 'struct", "a size of the trace is no plain number",
@@ -227,8 +229,16 @@ local advice = {
     "limn.value(n) takes the number and binds the graph to it"},
 }
 
-local function translate(msg)
+local own = debug.getinfo(1, "S").short_src
+
+-- Where a tail call dropped the user's frame, Lua names a line of this file:
+-- the function's place stands for it.
+local function translate(msg, f)
   if type(msg) ~= "string" or msg:find "\nhint: " then return msg end
+  if msg:sub(1, #own + 1) == own .. ":" then
+    local rest = msg:sub(#own + 2):match "^%d+: (.*)$"
+    if rest then msg = place(f) .. ": " .. rest end
+  end
   for _, a in ipairs(advice) do
     if msg:find(a[1]) then
       return (core.located(msg)) .. ": " .. a[2] .. "\nhint: " .. a[3]
@@ -307,7 +317,6 @@ local function record(f, s, examples, options)
   end
   s.statics = core.trace_signature(s.tr, args)
   local results = pack(f(unpack(args, 1, args.n)))
-  if options.simplify == false then s.raw = true end
   local g = core.trace_end(s.tr, results)
   return g
 end
@@ -328,8 +337,10 @@ local function trace(f, examples, options)
   local old_modules = core.trace_modules(modules)
   local depth = core.path_reset()
   local restore = patch_globals()
-  local ok, g = xpcall(function() return record(f, s, examples, options) end,
-    translate)
+  local ok, g = xpcall(function()
+    local made = record(f, s, examples, options)
+    return made
+  end, function(msg) return (translate(msg, f)) end)
   restore()
   core.path_reset(depth)
   core.trace_modules(old_modules)
@@ -351,7 +362,7 @@ end
 function M.trace(f, ...)
   local g
   if plain(f) and select("#", ...) == 0 then
-    core.options(f, {"strict", "name", "simplify"}, "trace")
+    core.options(f, {"strict", "name"}, "trace")
     local n = table.maxn and table.maxn(f) or #f
     local examples = {n = n - 1}
     for i = 2, n do examples[i - 1] = f[i] end
