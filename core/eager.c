@@ -190,9 +190,7 @@ static int eager_build_arg(eager_call *e, limn_graph *g, const limn_param *p,
       out->tag = v->tag, out->u.i = v->i;
       return 0;
     case LIMN_A_REAL: *out = limn_areal(v->f); return 0;
-    case LIMN_A_STR:
-      out->tag = LIMN_A_STR, out->u.str = limn_graph_str(g, v->s);
-      return 0;
+    case LIMN_A_STR: return limn_graph_str_arg(g, v->s, out);
     default: return 0;
   }
 }
@@ -563,7 +561,7 @@ static int backward_arg(backward *b, limn_arg a, limn_arg *out) {
   *out = a;
   if (a.tag == LIMN_A_REF) *out = b->map[a.u.ref - 1];
   if (a.tag == LIMN_A_STR)
-    out->u.str = limn_graph_str(b->bg, limn_graph_text(b->g, a.u.str));
+    LIMN_TRY(limn_graph_str_arg(b->bg, limn_graph_text(b->g, a.u.str), out));
   if (a.tag == LIMN_A_LIST) {
     if (a.n > EAGER_INPUTS)
       return limn_fail(b->c, LIMN_EARG, "a list of more than %d",

@@ -26,6 +26,13 @@ uint32_t limn_graph_str(limn_graph *g, const char *s) {
   return (uint32_t)at;
 }
 
+int limn_graph_str_arg(limn_graph *g, const char *s, limn_arg *out) {
+  *out = (limn_arg){0};
+  out->tag = LIMN_A_STR;
+  out->u.str = limn_graph_str(g, s);
+  return *s && !out->u.str ? LIMN_EMEM : 0;
+}
+
 int limn_graph_push_args(limn_graph *g, const limn_arg *a, uint32_t n,
                          uint32_t *at) {
   /* `a` may point into the pool, which growing moves. */

@@ -210,6 +210,7 @@ void limn_graph_release(limn_graph *g);
 /* A deep copy that shares cells, consts and modes; no plans. */
 int limn_graph_clone(const limn_graph *g, limn_graph **out);
 uint32_t limn_graph_str(limn_graph *g, const char *s); /* 0 on failure or "" */
+int limn_graph_str_arg(limn_graph *g, const char *s, limn_arg *out);
 static inline const char *limn_graph_text(const limn_graph *g, uint32_t at) {
   return at ? g->text + at : "";
 }

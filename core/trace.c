@@ -178,7 +178,7 @@ int limn_trace_op(limn_trace *t, int op, const limn_arg *args, int n,
     if (a[i].tag == LIMN_A_NONE && p[i].has_default) {
       a[i] = p[i].def;
       if (p[i].type == 'e' || p[i].type == 's')
-        a[i].tag = LIMN_A_STR, a[i].u.str = limn_graph_str(t->g, p[i].def_text);
+        LIMN_TRY(limn_graph_str_arg(t->g, p[i].def_text, &a[i]));
     }
   LIMN_TRY(trace_norm_dims(t, p, np, op, a));
   if (limn_op_random(op)) a[np - 1] = limn_aint(t->g->draws);
@@ -382,9 +382,7 @@ int limn_trace_arg(limn_trace *t, const limn_value *v, limn_arg *out) {
       out->tag = v->tag, out->u.i = v->i;
       return 0;
     case LIMN_A_REAL: *out = limn_areal(v->f); return 0;
-    case LIMN_A_STR:
-      out->tag = LIMN_A_STR, out->u.str = limn_graph_str(t->g, v->s);
-      return 0;
+    case LIMN_A_STR: return limn_graph_str_arg(t->g, v->s, out);
     case LIMN_A_LIST: return trace_list(t, v, out);
     case LIMN_X_TRACED:
       if (v->trace->ended) return trace_stale(t, v);

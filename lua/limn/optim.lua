@@ -124,7 +124,7 @@ end
 
 -- The value at which option `name` of a group stands at first; betas are two.
 local function scalars(self, group, prefix, settings)
-  group.cells, group.settings = {}, settings
+  group.cells, group.settings, group.off = {}, settings, {}
   for _, name in ipairs(self.numbers) do
     local v = settings[name]
     if name == "beta1" or name == "beta2" then
@@ -134,6 +134,9 @@ local function scalars(self, group, prefix, settings)
       core.fail(self.kind .. ": " .. name .. " must be a number, got "
                 .. type(v))
     end
+    -- A step made without momentum or decay has no terms for them.
+    group.off[name] = v == 0 and (name == "momentum"
+                                  or name == "weight_decay")
     group.cells[name] = number_cell(prefix .. name, v)
     self.state[#self.state + 1] = group.cells[name]
   end
@@ -249,11 +252,10 @@ function Optimizer:set(options, i)
       if k == "betas" then
         group.cells.beta1:assign(v[1])
         group.cells.beta2:assign(v[2])
-      elseif group.cells[k] and not (k == "momentum"
-                                     and group.settings[k] == 0) then
+      elseif group.cells[k] and not group.off[k] then
         group.cells[k]:assign(v)
       else
-        core.fail("opt:set: '" .. k .. "' decides which state there is, so it "
+        core.fail("opt:set: '" .. k .. "' decides what a step computes, so it "
                   .. "stays as it was made",
                   "make a new optimizer with {" .. k .. " = "
                   .. tostring(v) .. "}")
@@ -320,11 +322,12 @@ optim.SGD = class("SGD", {
   end,
   prepare = function(_, group)
     local c = group.cells
-    return {lr = c.lr, momentum = c.momentum, decay = c.weight_decay,
+    return {lr = c.lr, momentum = c.momentum,
+            decay = not group.off.weight_decay and c.weight_decay or nil,
             nesterov = group.settings.nesterov}
   end,
   update = function(_, s, p, g, state)
-    g = g + p * s.decay
+    if s.decay then g = g + p * s.decay end
     local buf = state.momentum
     if buf then
       local m = buf * s.momentum + g
@@ -343,8 +346,9 @@ local function adam_prepare(self, group, t)
   local fix2 = -((t * c.beta2:log()):expm1())
   return {
     size = c.lr / fix1, root = fix2:rsqrt(), lr = c.lr, eps = c.eps,
-    decay = c.weight_decay, beta1 = c.beta1, beta2 = c.beta2,
-    rest1 = 1 - c.beta1, rest2 = 1 - c.beta2, apart = self.apart,
+    decay = not group.off.weight_decay and c.weight_decay or nil,
+    beta1 = c.beta1, beta2 = c.beta2, rest1 = 1 - c.beta1,
+    rest2 = 1 - c.beta2, apart = self.apart,
   }
 end
 
@@ -352,9 +356,9 @@ end
 -- on the weights, not through the gradient.
 local function adam_update(_, s, p, g, state)
   local w = p
-  if s.apart then
+  if s.decay and s.apart then
     w = p * (1 - s.lr * s.decay)
-  else
+  elseif s.decay then
     g = g + p * s.decay
   end
   local m = state.m * s.beta1 + g * s.rest1
