@@ -238,6 +238,12 @@ static int call_check_array(limn_call *k, const limn_array *a) {
   return 0;
 }
 
+static bool call_same_layout(const limn_array *a, const limn_array *b) {
+  size_t n = (size_t)a->ndim * sizeof *a->shape;
+  return a->dtype == b->dtype && a->ndim == b->ndim &&
+         !memcmp(a->shape, b->shape, n) && !memcmp(a->stride, b->stride, n);
+}
+
 int limn_call_bind(limn_call *k, int side, int i, const limn_array *a) {
   call_slot *s;
   if (i < 0) return i; /* limn_call_find's error passes through */
@@ -248,12 +254,9 @@ int limn_call_bind(limn_call *k, int side, int i, const limn_array *a) {
   LIMN_TRY(call_check_array(k, a));
   s = side == LIMN_IN ? &k->in[i] : &k->out[i];
   /* New memory of the same shape keeps the call prepared. */
-  if (k->prepared && s->bound && s->t && s->t->st->borrowed &&
-      a->dtype == s->a.dtype && a->ndim == s->a.ndim &&
-      !memcmp(a->shape, s->a.shape, sizeof a->shape) &&
-      !memcmp(a->stride, s->a.stride, sizeof a->stride)) {
-    s->a = *a;
-    s->t->st->mem = a->data;
+  if (k->prepared && s->bound && s->t && call_same_layout(a, &s->a)) {
+    s->a = *a; /* an accelerator copies from and to it */
+    if (s->t->st->borrowed) s->t->st->mem = a->data;
     return 0;
   }
   s->a = *a;

@@ -61,8 +61,10 @@ static bool cg_dense(const limn_gpu_dims *o, int j) {
 
 /* A stride of 0 everywhere, also where a size of 1 makes it dense as well:
  * so the class of a broadcast number does not change with the size. */
-static bool cg_scalar(const limn_operand *v) {
-  int i;
+static bool cg_scalar(const limn_gpu_dims *o, int j, const limn_operand *v) {
+  int i, n = 0;
+  for (i = 0; i < o->nd; i++) n += o->d[i] != 1 && o->s[j][i] == 0;
+  if (n == o->nd) return true;
   for (i = 0; i < v->v.ndim; i++)
     if (v->v.s[i]) return false;
   return v->v.ndim > 0;
@@ -316,9 +318,9 @@ static void cg_plan_group(cg *g) {
   limn_gpu_collapse(&g->d, v, n, 0, v[0]->v.ndim);
   cg_pad(&g->d);
   for (j = 0; j < n; j++) {
-    g->layout[j] = cg_scalar(v[j])      ? CG_SCALAR
-                   : cg_dense(&g->d, j) ? CG_DENSE
-                                        : CG_STRIDED;
+    g->layout[j] = cg_scalar(&g->d, j, v[j]) ? CG_SCALAR
+                   : cg_dense(&g->d, j)      ? CG_DENSE
+                                             : CG_STRIDED;
     if (j < g->outs && g->layout[j] == CG_SCALAR) g->layout[j] = CG_DENSE;
     g->wide = g->wide || cg_spreads(v[j]);
   }

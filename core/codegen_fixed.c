@@ -33,10 +33,13 @@ bool limn_codegen_f64(const limn_step *s) {
     if (s->in[i].dtype == LIMN_F64) return true;
   for (i = 0; i < s->nout; i++)
     if (s->out[i].dtype == LIMN_F64) return true;
-  for (i = 0; s->group && i < s->group->ncode; i++)
-    if (s->group->code[i].dtype == LIMN_F64 ||
-        s->group->code[i].ctype == LIMN_F64)
+  for (i = 0; s->group && i < s->group->ncode; i++) {
+    const limn_instr *q = &s->group->code[i];
+    if (q->dtype == LIMN_F64) return true;
+    if (q->op < LIMN_NOP && limn_op_get(q->op)->row == LIMN_ROW_E &&
+        q->ctype == LIMN_F64)
       return true;
+  }
   return false;
 }
 

@@ -113,6 +113,7 @@ typedef struct {
   uint8_t key[1024];
   size_t nkey;
   limn_tensor *held[EAGER_INPUTS]; /* values of cells: borrowed */
+  limn_device *cells; /* where cells are read, or NULL */
 } eager_call;
 
 static void eager_key(eager_call *e, const void *p, size_t n) {
@@ -229,15 +230,39 @@ bail:
   return rc;
 }
 
+static void eager_seek(const limn_value *v, limn_device **tensor,
+                       limn_device **cell) {
+  const limn_cell *k = v->tag == LIMN_X_CELL ? v->cell : NULL;
+  if (v->tag == LIMN_X_TENSOR && !*tensor &&
+      (v->t->v.ndim || !v->t->st->dev->ops->host))
+    *tensor = v->t->st->dev;
+  for (int i = 0; k && !*cell && k->shape.ndim && i < k->nrep; i++)
+    if (k->rep[i].value && k->rep[i].version == k->version)
+      *cell = k->rep[i].value->st->dev;
+}
+
+/* Where cells are to be read: they follow the tensors of the call, and else
+ * the first of them. NULL: each where it is newest. */
+static limn_device *eager_device(const limn_value *a, int n) {
+  limn_device *tensor = NULL, *cell = NULL;
+  for (int i = 0; i < n; i++) {
+    eager_seek(&a[i], &tensor, &cell);
+    for (int k = 0; a[i].tag == LIMN_A_LIST && k < a[i].n; k++)
+      eager_seek(&a[i].list[k], &tensor, &cell);
+  }
+  return tensor ? tensor : cell;
+}
+
 /* Defaults, cells by their value, numbers' own dims normalised. */
 static int eager_args(eager_call *e, const limn_value *a, int n) {
   e->n = limn_op_params(e->op, e->p);
+  e->cells = eager_device(a, n);
   for (int i = 0; i < e->n; i++) {
     limn_value *v = &e->a[i];
     memset(v, 0, sizeof *v);
     if (i < n) *v = a[i];
     if (v->tag == LIMN_X_CELL) {
-      LIMN_TRY(limn_cell_get(v->cell, NULL, &v->t));
+      LIMN_TRY(limn_cell_get(v->cell, e->cells, &v->t));
       v->tag = LIMN_X_TENSOR;
     }
     if (v->tag != LIMN_A_NONE || !e->p[i].has_default) continue;
@@ -389,7 +414,7 @@ static int eager_lists(eager_call *e, limn_value *copy, int cap) {
     for (int k = 0; k < v->n; k++) {
       copy[used + k] = v->list[k];
       if (v->list[k].tag != LIMN_X_CELL) continue;
-      LIMN_TRY(limn_cell_get(v->list[k].cell, NULL, &copy[used + k].t));
+      LIMN_TRY(limn_cell_get(v->list[k].cell, e->cells, &copy[used + k].t));
       copy[used + k].tag = LIMN_X_TENSOR;
     }
     v->list = copy + used;
@@ -506,6 +531,7 @@ typedef struct {
   limn_context *c;
   limn_trace *t;
   limn_graph *g, *bg; /* the tape's, the backward graph */
+  limn_device *dev;   /* of the loss */
   limn_ref nf;        /* last forward node */
   uint8_t *need;
   limn_arg *map;
@@ -525,6 +551,16 @@ static void backward_need(limn_ref r, void *p) {
   b->need[r - 1] = 1;
 }
 
+/* A cell that was read elsewhere follows the loss, unless it moved on. */
+static int backward_cell(backward *b, limn_ref r, limn_tensor **t) {
+  limn_cell *cell = b->g->cell[limn_node_args(b->g, r)[0].u.i].cell;
+  if ((*t)->st->dev == b->dev) return 0;
+  for (int i = 0; i < cell->nrep; i++)
+    if (cell->rep[i].value == *t && cell->rep[i].version == cell->version)
+      return limn_cell_get(cell, b->dev, t);
+  return 0;
+}
+
 static int backward_leaf(backward *b, limn_ref r) {
   const limn_node *n = limn_graph_node(b->g, r);
   limn_run_arg in = {NULL, 0};
@@ -539,6 +575,7 @@ static int backward_leaf(backward *b, limn_ref r) {
       return limn_fail(b->c, LIMN_ETRACE, "a value of the forward pass (%s) "
                        "was not kept", limn_op_get(n->op)->name);
     rank = in.t->v.ndim;
+    if (n->op == OP_cell) LIMN_TRY(backward_cell(b, r, &in.t));
   }
   snprintf(name, sizeof name, "v%u", b->nin + 1);
   LIMN_TRY(limn_graph_add_input(b->bg, name, rank, &x));
@@ -645,6 +682,8 @@ int limn_tape_gradient(limn_trace *t, limn_ref loss, const limn_ref *wrt,
   size_t nodes = 0;
   int rc = grad ? 0 : LIMN_EMEM;
   b.c = c, b.t = t, b.g = t->g, b.nf = t->g->nnode;
+  if (loss <= t->nvalue && t->value[loss - 1])
+    b.dev = t->value[loss - 1]->st->dev;
   limn_str_init(&b.key, c);
   limn_str_add(&b.key, "tape:");
   if (rc == 0)

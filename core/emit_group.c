@@ -108,8 +108,6 @@ static int code_operand(coder *k, limn_arg a, int dtype, int *at) {
   if (k->e->instr_stamp[r - 1] == k->e->stamp) {
     x = k->e->instr[r - 1];
   } else {
-    if (k->e->val[r - 1].state == EMIT_NUMBER)
-      return code_imm(k, k->e->val[r - 1].number, dtype, at);
     LIMN_TRY(code_load(k, r, &x));
   }
   return code_cast(k, x, dtype, at);

@@ -182,10 +182,12 @@ static int ops_into(emitter *e, limn_arg a, const limn_operand *to,
                     limn_ref r) {
   limn_operand x;
   limn_shape s = {to->v.ndim, {0}};
+  const emit_value *v;
   limn_view wide;
   if (!emit_is_tensor(e, a)) return emit_fill_region(e, a, to, r);
-  if (e->val[emit_canon(e, a) - 1].state == EMIT_NUMBER)
-    return emit_fill_region(e, e->val[emit_canon(e, a) - 1].number, to, r);
+  v = &e->val[emit_canon(e, a) - 1];
+  if (v->state == EMIT_NUMBER && v->dtype == to->dtype)
+    return emit_fill_region(e, v->number, to, r);
   memcpy(s.d, to->v.d, sizeof s.d);
   LIMN_TRY(emit_operand(e, a, &x));
   limn_view_broadcast(&x.v, &s, &wide);

@@ -103,8 +103,19 @@ static int exec_captures(limn_graph *g) {
 
 static void exec_bind_tensor(limn_slot *s, const limn_tensor *t) {
   s->mem = t->st->mem;
-  s->off = t->v.offset * limn_dtype_size(t->dtype);
+  s->off = t->v.offset ? t->v.offset * limn_dtype_size(t->dtype) : 0;
   s->cell = NULL;
+}
+
+/* The cell's value on the plan's device: most often it is there already. */
+static int exec_bind_cell(limn_plan *p, limn_slot *s, limn_cell *cell) {
+  int at = p->dev->index;
+  limn_tensor *t = at < cell->nrep ? cell->rep[at].value : NULL;
+  if (!t || cell->voided || cell->rep[at].version != cell->version)
+    LIMN_TRY(limn_cell_get(cell, p->dev, &t));
+  exec_bind_tensor(s, t);
+  s->cell = cell;
+  return 0;
 }
 
 static int exec_bind_input(limn_plan *p, limn_slot *s, uint32_t i,
@@ -123,15 +134,11 @@ static int exec_bind_input(limn_plan *p, limn_slot *s, uint32_t i,
 static int exec_bind_const(limn_plan *p, limn_slot *s, uint32_t i) {
   limn_planner *n = p->g->planner;
   limn_graph_const *k = &p->expanded->konst[i];
-  limn_tensor *t;
   LIMN_TRY(limn_grow(p->c, &n->konst, &n->konst_cap, i + 1,
                      sizeof(limn_cell *)));
   if (!n->konst[i])
     LIMN_TRY(limn_cell_new(p->c, LIMN_CELL_BUFFER, k->value, &n->konst[i]));
-  LIMN_TRY(limn_cell_get(n->konst[i], p->dev, &t));
-  exec_bind_tensor(s, t);
-  s->cell = n->konst[i];
-  return 0;
+  return exec_bind_cell(p, s, n->konst[i]);
 }
 
 /* Whether nobody else sees this memory, which is all of its storage. */
@@ -222,18 +229,17 @@ static int exec_bind_slot(limn_plan *p, uint32_t at, const limn_run_arg *in,
                           limn_tensor *const *into) {
   uint32_t index = p->info[at].index;
   limn_slot *s = &p->slot[at];
-  limn_cell *cell;
-  limn_tensor *t;
+  limn_graph_cell *gc;
   switch (p->info[at].kind) {
     case LIMN_SLOT_INPUT: return exec_bind_input(p, s, index, in);
     case LIMN_SLOT_CONST: return exec_bind_const(p, s, index);
     case LIMN_SLOT_OUT: return exec_bind_out(p, at, into);
     case LIMN_SLOT_WRITE: return exec_bind_write(p, at);
     default:
-      cell = p->expanded->cell[index].cell;
-      LIMN_TRY(limn_cell_get(cell, p->dev, &t));
-      exec_bind_tensor(s, t);
-      s->cell = cell;
+      gc = &p->expanded->cell[index];
+      LIMN_TRY(exec_bind_cell(p, s, gc->cell));
+      /* A derived copy of what this run changes would not be used again. */
+      if (gc->write.tag != LIMN_A_NONE) s->cell = NULL;
       return 0;
   }
 }
@@ -595,7 +601,7 @@ int limn_plan_run(limn_plan *p, const limn_run_arg *in,
   int rc = 0;
   if (p->busy)
     return limn_fail(p->c, LIMN_EARG, "this graph is already running");
-  memset(out, 0, p->g->nout * sizeof *out);
+  if (p->g->nout) memset(out, 0, p->g->nout * sizeof *out);
   p->busy = true;
   exec_hold(p, in);
   for (uint32_t k = 0; into && k < p->g->nout; k++)

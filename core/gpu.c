@@ -365,7 +365,6 @@ int limn_gpu_launch_step(limn_device *d, const limn_step *s,
   const limn_gpu_launch *l;
   void *temp[2] = {NULL, NULL};
   int rc = 0, i;
-  d->launches++;
   if (!code) return 0;
   LIMN_TRY(gpu_fault_memory(g));
   for (i = 0; i < 2; i++)

@@ -564,3 +564,48 @@ int limn_gradient(limn_graph *g, limn_ref start, limn_arg loss,
   seed = limn_build3(&b, OP_full_like, loss, limn_areal(1), limn_none());
   return grad_from(&b, start, first, loss, seed, wrt, n, out);
 }
+
+/* -- Why there is none -- */
+
+static void grad_flag(limn_ref r, void *flags) { ((uint8_t *)flags)[r] |= 2; }
+
+typedef struct {
+  const uint8_t *flags;
+  bool on;
+} grad_flags;
+
+static void grad_flag_seek(limn_ref r, void *user) {
+  grad_flags *f = user;
+  f->on |= f->flags[r] & 1;
+}
+
+/* Sizes and dtypes of a value do not carry it, detach stops it on purpose. */
+static bool grad_carries(const limn_graph *g, limn_ref r) {
+  int op = limn_graph_node(g, r)->op;
+  if (op == OP_custom || op == OP_pick) return true;
+  return op != OP_detach && limn_op_get(op)->row != LIMN_ROW_H;
+}
+
+/* Flag 1: depends on x; flag 2: y depends on it. */
+limn_ref limn_gradient_stop(const limn_graph *g, limn_ref y, limn_ref x) {
+  uint8_t *flags;
+  limn_ref r, found = 0;
+  if (!x || y <= x) return 0;
+  flags = limn_alloc(g->c, (size_t)y + 1);
+  if (!flags) return 0;
+  flags[y] = 2;
+  for (r = y; r > x; r--)
+    if ((flags[r] & 2) && grad_carries(g, r))
+      limn_node_refs(g, r, grad_flag, flags);
+  flags[x] |= 1;
+  for (r = x + 1; r <= y && !found; r++) {
+    grad_flags f = {flags, false};
+    if (!(flags[r] & 2) || !grad_carries(g, r)) continue;
+    limn_node_refs(g, r, grad_flag_seek, &f);
+    if (!f.on) continue;
+    flags[r] |= 1;
+    if (!grad_passes(g, r)) found = r;
+  }
+  limn_free(g->c, flags, (size_t)y + 1);
+  return found;
+}

@@ -423,6 +423,8 @@ void limn_trace_release(limn_trace *t);
  * made before `start` are constants. out[i] is NONE when not reached. */
 int limn_gradient(limn_graph *g, limn_ref start, limn_arg loss,
                   const limn_ref *wrt, int n, limn_arg *out);
+/* The first op without a gradient through which y depends on x, or 0. */
+limn_ref limn_gradient_stop(const limn_graph *g, limn_ref y, limn_ref x);
 /* As above from a given gradient `seed` of `y` of any shape. */
 int limn_gradient_from(limn_graph *g, limn_ref start, limn_arg y,
                        limn_arg seed, const limn_ref *wrt, int n,

@@ -445,10 +445,25 @@ static void args_device(limn_lua *st, lua_State *L, int i, const char *who,
   p->dev = NULL;
 }
 
+/* Could the name be one of a device, here or elsewhere? */
+static bool args_device_like(const char *s) {
+  size_t n = strcspn(s, ":");
+  static const char *const kinds[] = {"cpu", "gpu", "cuda", "opencl"};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    if (strlen(kinds[k]) == n && !strncmp(kinds[k], s, n)) return true;
+  return s[n] == ':';
+}
+
 bool limn_lua_place(limn_lua *st, lua_State *L, int i, const char *who,
                     limn_place *p) {
   limn_handle *h;
   if (lua_type(L, i) == LUA_TSTRING) {
+    if (limn_dtype_find(lua_tostring(L, i)) < 0 &&
+        !args_device_like(lua_tostring(L, i)))
+      limn_lua_fail(st, L, "dtypes are float64 float32 float16 bfloat16 int64 "
+                    "int32 int8 uint8 bool; limn.devices() lists devices",
+                    "%s: '%.40s' is neither a dtype nor a device", who,
+                    lua_tostring(L, i));
     if (limn_dtype_find(lua_tostring(L, i)) >= 0)
       args_dtype(st, L, i, who, &p->dtype);
     else

@@ -373,6 +373,13 @@ static void core_log(void *user, char level, const char *text) {
 
 /* -- The state -- */
 
+/* After the state is gone: what outlives it may still have something to say. */
+static void core_log_late(void *user, char level, const char *text) {
+  (void)user;
+  (void)level;
+  fprintf(stderr, "%s\n", text);
+}
+
 static int core_gc(lua_State *L) {
   limn_lua *st = lua_touserdata(L, 1);
   limn_context *c = st->c;
@@ -381,7 +388,7 @@ static int core_gc(lua_State *L) {
   c->reclaim = NULL;
   c->where = NULL;
   if (st->owned) {
-    c->opt.log = NULL;
+    c->opt.log = core_log_late;
     limn_close(c);
   }
   return 0;

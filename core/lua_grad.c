@@ -34,6 +34,19 @@ static int grad_watch(lua_State *L) {
   return 2;
 }
 
+/* grad_stop(loss, node): name and line of the op that stops the gradient */
+static int grad_stop(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_graph *g = st->c->trace ? st->c->trace->g : NULL;
+  limn_ref r;
+  grad_need(st, L);
+  r = limn_gradient_stop(g, grad_ref(st, L, 1), (limn_ref)lua_tointeger(L, 2));
+  if (!r) return 0;
+  lua_pushstring(L, limn_lua_op_name(limn_graph_node(g, r)->op));
+  lua_pushstring(L, limn_graph_text(g, limn_graph_node(g, r)->line));
+  return 2;
+}
+
 /* In a trace the gradient's nodes join the graph. */
 static int grad_traced(limn_lua *st, lua_State *L, limn_ref start,
                        limn_ref loss, const limn_ref *wrt, int n,
@@ -267,15 +280,6 @@ static int grad_print(lua_State *L) {
   return 0;
 }
 
-/* on_kind(kind): in a trace the plan value "the run is on a cpu / gpu" */
-static int grad_on_kind(lua_State *L) {
-  limn_lua *st = limn_lua_state(L);
-  limn_value v = {0};
-  v.tag = LIMN_A_STR, v.s = luaL_checkstring(L, 1);
-  if (!limn_lua_tracing(st)) return 0;
-  return limn_lua_apply(st, L, OP_on, &v, 1, NULL);
-}
-
 /* custom_node({values}, f graph, vjp graph [, y]): a node with two regions; on
  * a tape y is its value */
 static int grad_custom(lua_State *L) {
@@ -314,10 +318,11 @@ static int grad_custom(lua_State *L) {
 }
 
 static const luaL_Reg grad_functions[] = {
-    {"grad_watch", grad_watch}, {"gradient", grad_gradient},
+    {"grad_watch", grad_watch}, {"grad_stop", grad_stop},
+    {"gradient", grad_gradient},
     {"fresh", grad_fresh},      {"detach", grad_detach},
     {"print_node", grad_print},
-    {"on_kind", grad_on_kind},  {"custom_node", grad_custom},
+    {"custom_node", grad_custom},
     {NULL, NULL}};
 
 void limn_lua_open_grad(limn_lua *st, lua_State *L) {

@@ -82,6 +82,12 @@ static void graph_number_arg(graph_call *k, lua_State *L, int i,
     k->value[input] = v;
     return;
   }
+  if (lua_istable(L, i) && luaL_getmetafield(L, i, "limn_number")) {
+    lua_getfield(L, i, "v"); /* limn.number(v) at a call: v */
+    graph_number_arg(k, L, lua_gettop(L), input);
+    lua_pop(L, 2);
+    return;
+  }
   graph_misfit(k, L, NULL, "argument %s of %s must be a number, not %s",
                limn_graph_text(g, g->in[input].name), g->name,
                limn_lua_what(k->st, L, i, got, sizeof got));
@@ -231,48 +237,6 @@ static void graph_args(graph_call *k, lua_State *L, int first) {
 
 /* -- Results -- */
 
-typedef struct {
-  limn_graph *g;
-  int base; /* stack index of the first leaf */
-  uint32_t at, leaf;
-} graph_build;
-
-static void graph_push_tree(graph_build *b, lua_State *L) {
-  const limn_tree *node = &b->g->out_tree[b->at++];
-  if (node->tag == LIMN_T_LEAF) {
-    lua_pushvalue(L, b->base + (int)b->leaf++);
-    return;
-  }
-  luaL_checkstack(L, 8, "nested results");
-  if (node->tag == LIMN_T_LIST) lua_createtable(L, (int)node->n, 0);
-  else lua_createtable(L, 0, (int)node->n);
-  for (uint32_t n = 0; n < node->n; n++) {
-    const char *key = limn_graph_text(b->g, b->g->out_tree[b->at].key);
-    int64_t i;
-    const char *end;
-    graph_push_tree(b, L);
-    if (node->tag == LIMN_T_LIST) {
-      lua_rawseti(L, -2, (int)n + 1);
-    } else if ((end = limn_read_int(key, &i)) && !*end) {
-      lua_rawseti(L, -2, (int)i);
-    } else {
-      lua_setfield(L, -2, key);
-    }
-  }
-}
-
-int limn_lua_results(limn_graph *g, lua_State *L, int base) {
-  graph_build b = {g, base, 1, 0};
-  uint32_t n = g->nout_tree ? g->out_tree[0].n : 0;
-  if (!g->nout_tree) { /* a graph without a tree: its leaves */
-    for (uint32_t k = 0; k < g->nout; k++) lua_pushvalue(L, base + (int)k);
-    return (int)g->nout;
-  }
-  luaL_checkstack(L, (int)n + 8, "results");
-  for (uint32_t k = 0; k < n; k++) graph_push_tree(&b, L);
-  return (int)n;
-}
-
 static bool graph_out_tensor(const limn_graph *g, uint32_t k) {
   return g->out[k].tag == LIMN_A_REF &&
          limn_graph_node(g, g->out[k].u.ref)->kind == LIMN_V_TENSOR;
@@ -292,8 +256,10 @@ static void graph_push_host(lua_State *L, const limn_result *r) {
 /* -- A run -- */
 
 /* Runs with the arguments in k; pushes results, returns their number or a
- * negative LIMN_E*. into: NULL or a tensor per output. */
-static int graph_run(graph_call *k, lua_State *L, limn_tensor *const *into) {
+ * negative LIMN_E*. into: NULL or a tensor per output, whose handles are in
+ * the table at `outs`. */
+static int graph_run(graph_call *k, lua_State *L, limn_tensor *const *into,
+                     int outs) {
   limn_graph *g = k->u->g;
   limn_result few[GRAPH_FEW], *out = few;
   limn_handle *few_h[GRAPH_FEW], **h = few_h;
@@ -314,6 +280,13 @@ static int graph_run(graph_call *k, lua_State *L, limn_tensor *const *into) {
   if (rc < 0) return rc;
   for (uint32_t i = 0; i < g->nout; i++)
     if (h[i]) h[i]->t = out[i].t;
+  for (uint32_t i = 0; into && i < g->nout; i++) {
+    if (!h[i] || out[i].t != into[i]) continue;
+    lua_rawgeti(L, outs, (int)i + 1); /* no second handle to the memory, */
+    lua_replace(L, base + (int)i);    /* or the next run could not use it */
+    h[i]->t = NULL;
+    limn_tensor_release(out[i].t);
+  }
   for (uint32_t i = 0; i < g->nout; i++) {
     if (h[i]) continue;
     graph_push_host(L, &out[i]);
@@ -359,7 +332,7 @@ static int graph_direct(lua_State *L) {
   int n, first = 2 + (u->g->nin > GRAPH_FEW);
   graph_setup(st, L, u, &k, few);
   graph_args(&k, L, first);
-  n = graph_run(&k, L, NULL);
+  n = graph_run(&k, L, NULL, 0);
   return n < 0 ? limn_lua_raise(st, L) : n;
 }
 
@@ -370,8 +343,8 @@ static int graph_m_call(lua_State *L) {
   return graph_direct(L);
 }
 
-/* try(graph, ...): true and the results; or false and why it does not fit.
- * Other errors are raised. */
+/* try(graph, ...): true and the results; or false, why it does not fit, and
+ * whether it never will. Other errors are raised. */
 static int graph_try(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_lua_graph *u = limn_lua_check_graph(st, L, 1);
@@ -388,11 +361,12 @@ static int graph_try(lua_State *L) {
     return 2;
   }
   lua_pushboolean(L, 1);
-  n = graph_run(&k, L, NULL);
+  n = graph_run(&k, L, NULL, 0);
   if (n == LIMN_EGUARD || n == LIMN_ETRACE) {
     lua_pushboolean(L, 0);
     lua_pushstring(L, st->c->error);
-    return 2;
+    lua_pushboolean(L, n == LIMN_ETRACE); /* it will never fit again */
+    return 3;
   }
   if (n < 0) return limn_lua_raise(st, L);
   lua_pushboolean(L, 1);
@@ -415,7 +389,8 @@ static int graph_fits(lua_State *L) {
 }
 
 /* Do the upvalues of the jit function's own function hold what they held when
- * it was traced? jit.ups is {index, value, index, value, ...}. */
+ * it was traced? jit.ups is {index, value, index, value, ...}; a negative index
+ * stands for one that held nil. */
 static bool graph_jit_same(lua_State *L) {
   int top = lua_gettop(L), n;
   bool same = true;
@@ -429,10 +404,12 @@ static bool graph_jit_same(lua_State *L) {
   lua_pushliteral(L, "f");
   lua_rawget(L, 1);
   for (int i = 1; i < n && same; i += 2) {
+    int up;
     lua_rawgeti(L, top + 1, i);
-    lua_rawgeti(L, top + 1, i + 1);
-    if (!lua_getupvalue(L, top + 2, (int)lua_tointeger(L, -2)))
-      lua_pushnil(L);
+    up = (int)lua_tointeger(L, -1);
+    if (up < 0) lua_pushnil(L); /* it held nil */
+    else lua_rawgeti(L, top + 1, i + 1);
+    if (!lua_getupvalue(L, top + 2, up < 0 ? -up : up)) lua_pushnil(L);
     same = lua_rawequal(L, -1, -2);
     lua_settop(L, top + 2);
   }
@@ -465,7 +442,7 @@ static int graph_jit(lua_State *L) {
       k.soft = true;
       graph_args(&k, L, 3);
       graph_ranks(&k, L);
-      if (!k.bad) n = graph_run(&k, L, NULL);
+      if (!k.bad) n = graph_run(&k, L, NULL, 0);
       if (n >= 0) return n;
       if (!k.bad && n != LIMN_EGUARD && n != LIMN_ETRACE)
         return limn_lua_raise(st, L);
@@ -539,7 +516,7 @@ static int graph_m_run_into(lua_State *L) {
     limn_lua_moved(st, h);
     into[i] = h->t;
   }
-  n = graph_run(&k, L, into);
+  n = graph_run(&k, L, into, outs);
   return n < 0 ? limn_lua_raise(st, L) : n;
 }
 

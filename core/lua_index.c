@@ -92,6 +92,8 @@ static void index_parse(limn_lua *st, lua_State *L, int i,
     index_entry(st, L, i, 1, k);
     return;
   }
+  if (limn_lua_has_keys(L, i))
+    limn_lua_fail(st, L, NULL, "an index is a list, not a table with names");
   for (int n = 1; n <= (int)lua_objlen(L, i); n++) {
     lua_rawgeti(L, i, n);
     index_entry(st, L, lua_gettop(L), n, k);

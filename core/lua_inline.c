@@ -1,6 +1,52 @@
-/* A graph called inside a trace or a tape: its ops are applied one by one, and
- * so become part of what is recorded. */
+/* The results of a graph in their structure; and a graph called inside a trace
+ * or a tape: its ops are applied one by one, and so are recorded. */
 #include "lua_core.h"
+
+/* -- Results -- */
+
+typedef struct {
+  limn_graph *g;
+  int base; /* stack index of the first leaf */
+  uint32_t at, leaf;
+} inline_build;
+
+static void inline_push_tree(inline_build *b, lua_State *L) {
+  const limn_tree *node = &b->g->out_tree[b->at++];
+  if (node->tag == LIMN_T_LEAF) {
+    lua_pushvalue(L, b->base + (int)b->leaf++);
+    return;
+  }
+  luaL_checkstack(L, 8, "nested results");
+  if (node->tag == LIMN_T_LIST) lua_createtable(L, (int)node->n, 0);
+  else lua_createtable(L, 0, (int)node->n);
+  for (uint32_t n = 0; n < node->n; n++) {
+    const char *key = limn_graph_text(b->g, b->g->out_tree[b->at].key);
+    int64_t i;
+    const char *end;
+    inline_push_tree(b, L);
+    if (node->tag == LIMN_T_LIST) {
+      lua_rawseti(L, -2, (int)n + 1);
+    } else if ((end = limn_read_int(key, &i)) && !*end) {
+      lua_rawseti(L, -2, (int)i);
+    } else {
+      lua_setfield(L, -2, key);
+    }
+  }
+}
+
+int limn_lua_results(limn_graph *g, lua_State *L, int base) {
+  inline_build b = {g, base, 1, 0};
+  uint32_t n = g->nout_tree ? g->out_tree[0].n : 0;
+  if (!g->nout_tree) { /* a graph without a tree: its leaves */
+    for (uint32_t k = 0; k < g->nout; k++) lua_pushvalue(L, base + (int)k);
+    return (int)g->nout;
+  }
+  luaL_checkstack(L, (int)n + 8, "results");
+  for (uint32_t k = 0; k < n; k++) inline_push_tree(&b, L);
+  return (int)n;
+}
+
+/* -- Inlining -- */
 
 typedef struct {
   limn_lua *st;

@@ -51,6 +51,18 @@ typedef struct {
   char what;
 } make_fill;
 
+/* The list on the top must have n entries and nothing else: # may stop at a
+ * hole. */
+static void make_whole(limn_lua *st, lua_State *L, int64_t n) {
+  int64_t have = 0;
+  lua_pushnil(L);
+  while (lua_next(L, -2)) lua_pop(L, 1), have++;
+  if (have != n)
+    limn_lua_fail(st, L, NULL, "tensor: a list has a hole or other keys: %lld "
+                  "entries, of which 1..%lld are in a row", (long long)have,
+                  (long long)n);
+}
+
 static void make_values(make_fill *f, lua_State *L, int dim) {
   char got[300];
   if (dim == f->s->ndim) {
@@ -81,6 +93,7 @@ static void make_values(make_fill *f, lua_State *L, int dim) {
                   (long long)f->s->d[dim],
                   lua_istable(L, -1) ? "others" : "none");
   luaL_checkstack(L, 4, "tensor");
+  make_whole(f->st, L, f->s->d[dim]);
   for (int i = 1; i <= (int)f->s->d[dim]; i++) {
     lua_rawgeti(L, -1, i);
     make_values(f, L, dim + 1);
@@ -136,7 +149,10 @@ static int make_tensor(lua_State *L) {
                          "not %s", limn_lua_what(st, L, 1, got, sizeof got));
   make_shape(st, L, 1, &s, &f.what);
   dtype = make_dtype(&p, f.what == 'b' ? LIMN_BOOL : LIMN_F32);
-  n = limn_numel(s.ndim, s.d);
+  n = (int64_t)sizeof *buf;
+  for (int i = 0; i < s.ndim; i++)
+    limn_lua_check(st, L, limn_mul(st->c, n, s.d[i], &n));
+  n /= (int64_t)sizeof *buf;
   buf = lua_newuserdata(L, (size_t)n * sizeof *buf + 8);
   f.st = st, f.s = &s, f.at = buf;
   lua_pushvalue(L, 1);
@@ -305,6 +321,9 @@ static int make_randint(lua_State *L) {
                            "number",
                            limn_lua_what(st, L, k + 1, got, sizeof got));
   make_parse(st, L, 3, "randint", &m);
+  if (a[0].tag == LIMN_A_INT && a[1].tag == LIMN_A_INT && a[0].i > a[1].i)
+    return limn_lua_fail(st, L, NULL, "randint: low is %lld and high only "
+                         "%lld", (long long)a[0].i, (long long)a[1].i);
   a[2] = m.size, a[3] = make_y(&m.place, LIMN_I64);
   return limn_lua_apply(st, L, OP_randint, a, 5, make_dev(st, &m.place));
 }

@@ -511,6 +511,12 @@ static int plan_build(limn_plan *p, limn_planner *n, const limn_run_arg *in) {
   I.c = p->c, I.g = e, I.in = p->in_type;
   I.on_gpu = !p->dev->ops->host;
   I.device = p->dev->name;
+  if (e != p->g) { /* ops that are made of others check their own rules */
+    I.g = p->g;
+    LIMN_GO(limn_infer_upto(&I, p->g->nnode));
+    limn_infer_free(&I);
+    I.g = e;
+  }
   LIMN_GO(plan_guards(e, &I));
   LIMN_GO(limn_infer_upto(&I, e->nnode));
   LIMN_GO(limn_fuse(&I, p->dev, &tmp, &f));

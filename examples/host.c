@@ -94,7 +94,8 @@ int main(int argc, char **argv) {
   check(ctx, limn_call_run(call));
 
   for (i = 0; i < n; i++) /* idx labels count from 0, as C does */
-    right += largest(scores + i * CLASSES, CLASSES) == labels[HEADER_LABELS + i];
+    right += largest(scores + i * CLASSES, CLASSES) ==
+             labels[HEADER_LABELS + i];
   printf("%.1f %% of %lld digits right\n", 100.0 * (double)right / (double)n,
          (long long)n);
 

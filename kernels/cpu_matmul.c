@@ -48,7 +48,6 @@ typedef struct {
   /* Right operands that may be kept packed: one for all batches. */
   bool keeps;
   matmul_head head;
-  uint64_t seen; /* version of the cell at the last run */
   /* Epilogue: collapsed views of out and the inputs from in[3] on. */
   limn_cpu_prog *prog;
   int nextra;
@@ -374,13 +373,14 @@ static void matmul_keep(const cpu_matmul *k, const limn_step *s,
   cell->derived_layout = PACKED;
 }
 
+/* A new version is packed at once: packed and unpacked products may differ in
+ * the last bits, and a run repeated gives the same ones. */
 void limn_cpu_matmul_begin(const limn_step *s, const limn_bind *b) {
   cpu_matmul *k = s->code;
   limn_cell *cell = b->slot[s->in[1].slot].cell;
   if (!cell || !k->keeps) return;
   if (cell->derived && cell->derived_version == cell->version) return;
-  if (k->seen == cell->version) matmul_keep(k, s, b, cell);
-  k->seen = cell->version;
+  matmul_keep(k, s, b, cell);
 }
 
 /* -- preparing -- */

@@ -7,6 +7,8 @@ files=$(find core kernels lua examples spec scripts bin -type f \
   \( -name '*.[chk]' -o -name '*.lua' -o -name '*.sh' -o -name limn \) \
   ! -path 'spec/golden/*')
 for f in $files; do
+  # The op table is one row a line, whatever its length.
+  [ "$f" = core/ops.h ] && continue
   awk -v f="$f" '
     /\t/ { printf "%s:%d: a tab\n", f, FNR; bad = 1 }
     /[ \t]$/ { printf "%s:%d: space at the end of the line\n", f, FNR; bad = 1 }

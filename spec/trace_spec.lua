@@ -387,8 +387,9 @@ describe("Captures", function()
       limn.trace {function(x) return x + c end, limn.ones(2), strict = true}
     end, "strict", "hint:")
     local k = 3
-    local g = limn.trace {function(x) return limn.where(x:gt(0.5), x * k, 1) end,
-                          limn.ones(2), strict = true, name = "step"}
+    local g = limn.trace {function(x)
+      return limn.where(x:gt(0.5), x * k, 1)
+    end, limn.ones(2), strict = true, name = "step"}
     assert.are.equal(0, #g:captures())
     assert.is_truthy(tostring(g):find "graph step%(")
     U.equal(g(limn.ones(2)), {3, 3})

@@ -84,6 +84,12 @@ local function finish(loss, refs, start, nested, flat, names, unused)
   for i = 1, #flat do
     if not grads[i] then
       if unused ~= "zeros" then
+        local op, line = core.grad_stop(loss, refs[i])
+        if op then
+          fail(("%s%s has no gradient, and the loss depends on %s only "
+            .. "through it"):format(line == "" and "" or line .. ": ", op,
+            names[i]), 'pass {unused = "zeros"} if it is meant as a constant')
+        end
         fail(("the loss does not depend on %s"):format(names[i]),
           'leave it out, or pass {unused = "zeros"}')
       end

@@ -13,13 +13,12 @@ local limn = {_VERSION = "limn " .. core.version(), core = core}
 -- Order matters: trace.lua's floor, max, ... also take sizes and numbers.
 local ops = require "limn.tensor"
 for _, part in ipairs {ops, require "limn.trace", require "limn.grad",
-  require "limn.control", require "limn.print", require "limn.files"} do
+  require "limn.print", require "limn.files"} do
   for name, f in pairs(part) do limn[name] = f end
 end
 limn.check = nil
 
-local lazy = {nn = true, optim = true, data = true, repl = true,
-  script = true}
+local lazy = {nn = true, optim = true, data = true, repl = true}
 
 setmetatable(limn, {
   __index = function(t, key)
@@ -67,12 +66,23 @@ end
 
 local function pack(...) return {n = select("#", ...), ...} end
 
+local function callable(f, who)
+  local mt = getmetatable(f)
+  if type(f) == "function" or type(mt) == "table" and mt.__call then return end
+  core.fail(who .. ": a function is wanted, not " .. type(f))
+end
+
 --- f(...) where what is made without a device is made on this one.
 function limn.on(device, f, ...)
   if core.tracing() then
     core.fail("limn.on would write a device into the trace",
       "with no device given the run decides")
   end
+  if type(device) ~= "string" then
+    core.fail("limn.on(device, f, ...): the device is a name, not "
+      .. type(device))
+  end
+  callable(f, "limn.on(device, f, ...)")
   local old = core.set_device(device)
   local r = pack(pcall(f, ...))
   core.set_device(old)
@@ -81,7 +91,12 @@ function limn.on(device, f, ...)
 end
 
 --- Start the random numbers of this context anew.
-function limn.manual_seed(n) core.seed(n) end
+function limn.manual_seed(n)
+  if type(n) ~= "number" or n ~= math.floor(n) then
+    core.fail("manual_seed: a whole number is wanted, not " .. tostring(n))
+  end
+  core.seed(n)
+end
 limn.seed = limn.manual_seed
 
 -- -- limn.scope -----------------------------------------------------------
@@ -100,6 +115,7 @@ end
 --- Free at once what f makes, except what it returns, assigns to a cell or
 -- gives to limn.keep.
 function limn.scope(f, ...)
+  callable(f, "limn.scope(f, ...)")
   local made, outer = {}, keeping
   local old = core.scope_enter(made)
   keeping = {}

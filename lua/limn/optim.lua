@@ -17,7 +17,7 @@ local function collect(v, list, seen, where)
       core.fail("the parameter '" .. (v.name or "?")
                 .. "' is given to the optimizer twice")
     end
-    seen[v.id] = true
+    seen[v.id] = list
     list[#list + 1] = {name = v.name, cell = v}
   elseif walk.kind(v) == "class" then
     core.fail("the optimizer got the class " .. v.class_name
@@ -28,8 +28,10 @@ local function collect(v, list, seen, where)
   elseif (type(v) == "table" or type(v) == "userdata")
     and core.type(v) ~= "tensor" and v.named_parameters then
     for name, cell in v:named_parameters() do
-      if not seen[cell.id] then
-        seen[cell.id] = true
+      if seen[cell.id] and seen[cell.id] ~= list then
+        core.fail("the parameter '" .. name .. "' is in two groups")
+      elseif not seen[cell.id] then
+        seen[cell.id] = list
         list[#list + 1] = {name = name, cell = cell}
       end
     end
@@ -45,14 +47,15 @@ local function groups_of(params, who)
   local list, seen = {}, {}
   if type(params) == "table" and not getmetatable(params)
     and type(params[1]) == "table" and walk.kind(params[1]) == "table"
-    and params[1].params ~= nil then
+    and next(params[1]) ~= nil and params[1][1] == nil then
     for i, g in ipairs(params) do
       local group = {own = {}, entries = {}}
       for k, v in pairs(g) do
         if k ~= "params" then group.own[k] = v end
       end
       if g.params == nil then
-        core.fail("parameter group " .. i .. " has no 'params'")
+        core.fail("parameter group " .. i .. " has no 'params'",
+                  "optim." .. who .. "({{params = net, lr = 1e-4}, ...})")
       end
       collect(g.params, group.entries, seen, "optim." .. who)
       list[i] = group
@@ -122,18 +125,28 @@ local function option_list(defaults)
   return list
 end
 
+local function check_number(what, v)
+  if type(v) ~= "number" then
+    core.fail(what .. " must be a number, got " .. (core.type(v) or type(v)))
+  elseif not (v >= 0) then -- NaN too
+    core.fail(what .. " must not be below 0, got " .. v)
+  end
+end
+
 -- The value at which option `name` of a group stands at first; betas are two.
 local function scalars(self, group, prefix, settings)
   group.cells, group.settings, group.off = {}, settings, {}
   for _, name in ipairs(self.numbers) do
     local v = settings[name]
     if name == "beta1" or name == "beta2" then
-      v = settings.betas[name == "beta1" and 1 or 2]
+      local betas = settings.betas
+      if type(betas) ~= "table" then
+        core.fail(self.kind .. ": betas are two numbers, got " .. type(betas),
+                  "betas = {0.9, 0.999}")
+      end
+      v = betas[name == "beta1" and 1 or 2]
     end
-    if type(v) ~= "number" then
-      core.fail(self.kind .. ": " .. name .. " must be a number, got "
-                .. type(v))
-    end
+    check_number(self.kind .. ": " .. name, v)
     -- A step made without momentum or decay has no terms for them.
     group.off[name] = v == 0 and (name == "momentum"
                                   or name == "weight_decay")
@@ -212,6 +225,10 @@ function Optimizer:step(grads)
                     "differentiate with respect to the same model, or freeze "
                     .. "the parameter")
         end
+        if core.type(g) ~= "tensor" then
+          core.fail("opt:step: the gradient of '" .. e.name .. "' is a "
+                    .. (core.type(g) or type(g)) .. ", not a tensor")
+        end
         make_state(self, e)
         todo[#todo + 1] = {group, e, g}
       end
@@ -250,9 +267,13 @@ function Optimizer:set(options, i)
     for _, k in ipairs(option_list(options)) do
       local v = options[k]
       if k == "betas" then
+        if type(v) ~= "table" then v = {} end
+        check_number("opt:set: beta1", v[1])
+        check_number("opt:set: beta2", v[2])
         group.cells.beta1:assign(v[1])
         group.cells.beta2:assign(v[2])
       elseif group.cells[k] and not group.off[k] then
+        if not core.type(v) then check_number("opt:set: " .. k, v) end
         group.cells[k]:assign(v)
       else
         core.fail("opt:set: '" .. k .. "' decides what a step computes, so it "
@@ -269,7 +290,7 @@ end
 local function short(v)
   for digits = 6, 9 do
     local s = tonumber(string.format("%." .. digits .. "g", v))
-    if math.abs(s - v) <= math.abs(v) * 3e-8 then return s end
+    if math.abs(s - v) <= math.abs(v) * 2 ^ -24 then return s end
   end
   return v
 end

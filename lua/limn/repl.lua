@@ -120,7 +120,7 @@ function repl.run()
   local env = _G
   env.limn, env.nn = limn, limn.nn
   env.optim, env.data = limn.optim, limn.data
-  print("limn " .. tostring(limn._VERSION and limn._VERSION:match "%S+$" or "") .. " on "
+  print(limn._VERSION .. " on "
         .. table.concat(limn.devices(), ", ")
         .. "; limn, nn, optim and data are loaded, ctrl-D leaves")
   local read, keep = reader()

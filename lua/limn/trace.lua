@@ -7,6 +7,8 @@ local M = {}
 
 local function pack(...) return {n = select("#", ...), ...} end
 
+local function noun(v) return v == nil and "nil" or "a " .. type(v) end
+
 -- -- Sizes ----------------------------------------------------------------
 -- A Dim is a cdata, because only a cdata's `n == 10` can be intercepted. C
 -- knows it by a weak-keyed table, never by its bytes.
@@ -18,7 +20,8 @@ if has_ffi then
     if name:find "^__" then mt[name] = f end
   end
   mt.__index = function(_, k)
-    fail("a size of a trace has no field '" .. tostring(k) .. "'",
+    fail("a size, dtype or device of a trace has no field '" .. tostring(k)
+      .. "'",
       "limn.floor, limn.min, ... work on sizes, numbers and tensors")
   end
   mt.__newindex = mt.__index
@@ -59,7 +62,7 @@ end
 
 -- -- Examples -------------------------------------------------------------
 
-local Spec, Number = {}, {}
+local Spec, Number = {}, {limn_number = true} -- C unwraps these
 Spec.__index, Number.__index = Spec, Number
 
 --- Stands for an example tensor: limn.spec({"batch", 64}, "float32"). A string
@@ -72,7 +75,12 @@ function M.spec(sizes, dtype, name)
   for _, s in ipairs(sizes) do
     if type(s) ~= "string" and type(s) ~= "number" then
       fail("spec: a size is a number or a name, not a " .. type(s))
+    elseif type(s) == "number" and (s < 0 or s ~= math.floor(s)) then
+      fail("spec: " .. s .. " is no size")
     end
+  end
+  if dtype ~= nil and type(dtype) ~= "string" then
+    fail("spec: a dtype is a name, not a " .. type(dtype))
   end
   return setmetatable({sizes = sizes, dtype = dtype or "float32", name = name},
     Spec)
@@ -81,7 +89,7 @@ end
 --- As an example: a number that becomes an input of the graph.
 function M.number(v)
   if type(v) ~= "number" then
-    fail("number: an example number is wanted, not a " .. type(v))
+    fail("number: an example number is wanted, not " .. noun(v))
   end
   return setmetatable({v = v}, Number)
 end
@@ -137,8 +145,13 @@ local function sorted_keys(t)
 end
 
 -- Placeholders for an example, in the structure of the example.
-local function placeholder(s, v, name)
+local function placeholder(s, v, name, depth)
   local kind = core.type(v)
+  depth = depth or 0
+  if depth > 60 then
+    fail("the argument " .. name:sub(1, 20) .. "... is nested too deep, or in "
+      .. "a circle")
+  end
   local base, n = name, 2
   while s.taken[name] do
     name, n = base .. n, n + 1
@@ -166,10 +179,10 @@ local function placeholder(s, v, name)
     local dict = false
     for k in pairs(v) do dict = dict or type(k) == "string" end
     if not dict then
-      for i = 1, #v do out[i] = placeholder(s, v[i], name .. "." .. i) end
+      for i = 1, #v do out[i] = placeholder(s, v[i], name .. "." .. i, depth + 1) end
     else
       for _, k in ipairs(sorted_keys(v)) do
-        out[k] = placeholder(s, v[k], name .. "." .. tostring(k))
+        out[k] = placeholder(s, v[k], name .. "." .. tostring(k), depth + 1)
       end
     end
     return out
@@ -280,16 +293,19 @@ local function check_leaks(f, modules, tr)
 end
 
 local remembered = {number = true, boolean = true, string = true,
-  ["function"] = true}
+  ["function"] = true, table = true, userdata = true}
 
--- {index, value, ...} of the upvalues that a trace has frozen.
-local function upvalues(f)
+-- {index, value, ...} of the upvalues that a trace has frozen (-index where it
+-- was nil); those in `skip` are the function's own to change.
+local function upvalues(f, skip)
   local list = {}
   if type(f) ~= "function" then return list end
   for i = 1, 255 do
     local name, v = debug.getupvalue(f, i)
     if not name then break end
-    if remembered[type(v)] then
+    if v == nil and not (skip and skip[i]) then
+      list[#list + 1], list[#list + 2] = -i, false
+    elseif remembered[type(v)] and not (skip and skip[i]) then
       list[#list + 1], list[#list + 2] = i, v
     end
   end
@@ -300,7 +316,8 @@ local function fields(modules)
   local list = {}
   for m, mname in pairs(modules) do
     for k, v in pairs(m) do
-      if remembered[type(v)] and type(k) ~= "userdata" then
+      if remembered[type(v)] and type(k) ~= "userdata" and k ~= "training"
+      then
         list[#list + 1] = {m, mname, k, v}
       end
     end
@@ -310,7 +327,7 @@ end
 
 -- -- limn.trace -----------------------------------------------------------
 
-local function record(f, s, examples, options)
+local function record(f, s, examples)
   local args = {n = examples.n}
   for i = 1, examples.n do
     args[i] = placeholder(s, examples[i], param_name(f, i))
@@ -327,7 +344,7 @@ local function trace(f, examples, options)
       "call the function itself: it becomes part of the trace")
   end
   if not callable(f) then
-    fail("trace: a function or a module is wanted, not a " .. type(f))
+    fail("trace: a function or a module is wanted, not " .. noun(f))
   end
   local s = {taken = {}, sizes = {}, nsizes = 0}
   local name = options.name or name_of(f)
@@ -338,7 +355,7 @@ local function trace(f, examples, options)
   local depth = core.path_reset()
   local restore = patch_globals()
   local ok, g = xpcall(function()
-    local made = record(f, s, examples, options)
+    local made = record(f, s, examples)
     return made
   end, function(msg) return (translate(msg, f)) end)
   restore()
@@ -378,11 +395,11 @@ local function check(g)
   local d, changed = core.graph_data(g), {}
   local ups = d.ups or {}
   for i = 1, #ups, 2 do
-    local name, v = debug.getupvalue(d.f, ups[i])
-    if v ~= ups[i + 1] then changed[#changed + 1] = "upvalue " .. name end
+    local name, v = debug.getupvalue(d.f, math.abs(ups[i]))
+    if not rawequal(v, ups[i] > 0 and ups[i + 1] or nil) then changed[#changed + 1] = "upvalue " .. name end
   end
   for _, e in ipairs(d.fields or {}) do
-    if rawget(e[1], e[3]) ~= e[4] then
+    if not rawequal(rawget(e[1], e[3]), e[4]) then
       changed[#changed + 1] = ("field %s.%s"):format(tostring(e[2]),
         tostring(e[3]))
     end
@@ -404,23 +421,55 @@ local Jit = {}
 Jit.__index = Jit
 Jit.__call = core.jit
 
-local function same_ups(a, b)
-  if #a ~= #b then return false end
-  for i = 1, #a do
-    if a[i] ~= b[i] then return false end
+-- The place in a list of upvalues where two differ, or nil.
+local function ups_differ(a, b)
+  for i = 1, math.max(#a, #b) do
+    if not rawequal(a[i], b[i]) then return i end
   end
-  return true
 end
+
+-- Upvalues that the trace itself has changed (a counter, say) say nothing
+-- about whether it fits.
+local function jit_skip(self, before)
+  local after = upvalues(self.f, self.skip)
+  local i, j = 1, 1
+  while before[i] or after[j] do
+    local a = math.abs(before[i] or math.huge)
+    local b = math.abs(after[j] or math.huge)
+    if before[i] ~= after[j] or not rawequal(before[i + 1], after[j + 1]) then
+      self.skip[math.min(a, b)] = true
+    end
+    if a <= b then i = i + 2 end
+    if b <= a then j = j + 2 end
+  end
+  for _, x in ipairs(self.sets) do
+    for k = #x.ups - 1, 1, -2 do
+      if self.skip[math.abs(x.ups[k])] then
+        table.remove(x.ups, k)
+        table.remove(x.ups, k)
+      end
+    end
+  end
+  self.ups = upvalues(self.f, self.skip)
+end
+
+local most_traces = 64
 
 -- The traces made with the upvalues as they are now come to the front.
 local function jit_select(self)
-  local ups = upvalues(self.f)
-  local set
+  local ups = upvalues(self.f, self.skip)
+  local set, at
   for _, x in ipairs(self.sets) do
-    if same_ups(x.ups, ups) then set = x end
+    local i = ups_differ(x.ups, ups)
+    if i then at = i + i % 2 - 1 else set = x end
   end
   if not set then
     set = {ups = ups}
+    if at then
+      local name = debug.getupvalue(self.f, math.abs(ups[at]))
+      set.why = "the upvalue " .. name .. " has another value"
+    end
+    if #self.sets >= most_traces then table.remove(self.sets, 1) end
     self.sets[#self.sets + 1] = set
   end
   for i = 1, math.max(#self, #set) do self[i] = set[i] end
@@ -430,29 +479,45 @@ end
 
 local function jit_note(self, why)
   self.reasons[#self.reasons + 1] = why or "first use"
-  local arg = why and why:match "with the argument"
-  if arg then
+  if #self.reasons > 100 then table.remove(self.reasons, 2) end
+  if why and (why:find "with the argument" or why:find "^the upvalue ") then
     self.nstatic = (self.nstatic or 0) + 1
     if self.nstatic == 2 then
-      io.stderr:write(("limn: %s was traced three times: %s\n  limn.number(v) "
-        .. "makes a number an input\n"):format(self.name, why))
+      io.stderr:write(("limn: %s was traced three times: %s\n  pass what "
+        .. "changes as an argument; limn.number(v) makes a number an input\n")
+        :format(self.name, why))
     end
   end
+end
+
+-- A new trace joins the set; the oldest goes where there are too many.
+local function jit_add(self, set, why, ...)
+  local before = upvalues(self.f, self.skip)
+  local g = trace(self.f, pack(...), {name = self.name})
+  jit_skip(self, before)
+  jit_note(self, why or set.why)
+  if #set >= most_traces then table.remove(set, 1) end
+  set[#set + 1] = g
+  for i = 1, math.max(#self, #set) do self[i] = set[i] end
+  return g
 end
 
 -- Which set of traces, then the first trace that fits, then a new one.
 local function jit_find(self, ...)
   local set = jit_select(self)
   local why
-  for i = 1, #set do
+  local i = 1
+  while set[i] do
     local r = pack(core.try(set[i], ...))
     if r[1] then return nil, r end
     why = r[2]
+    if r[3] then -- a capture moved on: this trace is of no use any more
+      table.remove(set, i)
+    else
+      i = i + 1
+    end
   end
-  local g = trace(self.f, pack(...), {name = self.name})
-  jit_note(self, why)
-  set[#set + 1] = g
-  self[#set] = g
+  local g = jit_add(self, set, why, ...)
   return g
 end
 
@@ -469,10 +534,7 @@ function Jit:graph(...)
   for i = 1, #set do
     if (core.fits(set[i], ...)) then return set[i] end
   end
-  local g = trace(self.f, pack(...), {name = self.name})
-  jit_note(self)
-  set[#set + 1] = g
-  self[#set] = g
+  local g = jit_add(self, set, nil, ...)
   return g
 end
 
@@ -513,9 +575,9 @@ end
 function M.jit(f, options)
   core.options(options, {"name"}, "jit")
   if not callable(f) then
-    fail("jit: a function or a module is wanted, not a " .. type(f))
+    fail("jit: a function or a module is wanted, not " .. noun(f))
   end
-  return setmetatable({f = f, slow = jit_slow, sets = {}, reasons = {},
+  return setmetatable({f = f, slow = jit_slow, sets = {}, reasons = {}, skip = {},
     name = options and options.name or name_of(f)}, Jit)
 end
 function M.is_jit(v) return type(v) == "table" and getmetatable(v) == Jit end

@@ -183,7 +183,9 @@ function R.reduce(op, a, dims, keep)
   local start, step = R.r[op][1], R.r[op][2]
   local gone, shape, kept = {}, {}, {}
   for d = 1, #a.shape do gone[d] = not dims end
-  for _, d in ipairs(dims or {}) do gone[d < 0 and d + 1 + #a.shape or d] = true end
+  for _, d in ipairs(dims or {}) do
+    gone[d < 0 and d + 1 + #a.shape or d] = true
+  end
   for d = 1, #a.shape do
     kept[d] = gone[d] and 1 or a.shape[d]
     if not gone[d] then

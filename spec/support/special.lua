@@ -85,7 +85,9 @@ local function product(a, b, n, k, m)
   end)
 end
 
-local function int(shape, data) return {shape = shape, data = data, int = true} end
+local function int(shape, data)
+  return {shape = shape, data = data, int = true}
+end
 local function bool(shape, data)
   return {shape = shape, data = data, bool = true}
 end

@@ -104,7 +104,8 @@ function U.difference(got, want, tol, scale)
   for i = 1, #want do
     local a, b = got[i], want[i]
     local limit = tol * math.max(math.abs(b), scale or 1)
-    if not same(a, b) and not (math.abs(a - b) <= limit) then
+    local near = math.abs(a - b) <= limit -- false for NaN
+    if not near and not same(a, b) then
       return ("element %d is %.17g instead of %.17g (off by %.3g)"):format(
         i, a, b, math.abs(a - b))
     end
@@ -204,6 +205,7 @@ end
 function U.lua(source, env)
   local path = os.tmpname()
   U.write_file(path, source)
+  if not U.devices[2] then env = "LIMN_DEVICES=cpu " .. (env or "") end
   local text, ok = U.run(("LUA_PATH=%s LUA_CPATH=%s %s luajit %s"):format(
     quote "lua/?.lua;lua/?/init.lua;spec/?.lua;;",
     quote(U.build .. "/?.so;;"), env or "", path))
