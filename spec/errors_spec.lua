@@ -243,13 +243,13 @@ describe("In traced code", function()
     end, (line:gsub(":$", "")), "gt", "limn.where")
   end)
 
-  it("comparing the device is an error with by_device as advice", function()
+  it("comparing the device is an error with advice", function()
     U.message(function()
       limn.trace(function(x)
         if x.device == "cpu" then return x end
         return -x
       end, limn.ones(2))
-    end, "device", "by_device")
+    end, "device", "every device")
   end)
 
   it("math.random, os.time, os.clock and tonumber raise for traced code",

@@ -304,18 +304,6 @@ describe("Dtypes and devices in a trace", function()
     U.message(function() h(limn.ones(2, "float64")) end, "float")
   end)
 
-  it("by_device takes the branch of the run", function()
-    local f = function(x)
-      return limn.by_device({cpu = function(v) return v + 1 end,
-                             gpu = function(v) return v + 2 end}, x)
-    end
-    local g = limn.trace(f, limn.zeros(1))
-    U.each_device(function(dev)
-      U.equal(g(limn.zeros(1, dev)), {dev == "cpu" and 1 or 2})
-      U.equal(f(limn.zeros(1, dev)), {dev == "cpu" and 1 or 2})
-    end)
-  end)
-
   it("nothing is computed in another dtype than the input's", function()
     local m = net()
     local g = limn.trace(m, limn.ones(2, 6))
@@ -615,19 +603,6 @@ describe("Gradients", function()
     end)
     U.close(df(limn.tensor {1, 1}), {2, 2})
     U.close(df(limn.tensor {-1, -1}), {3, 3})
-  end)
-end)
-
-describe("limn.cond on plan values", function()
-  it("keeps the branch of the run", function()
-    local g = limn.trace(function(x)
-      return limn.cond(x:sum():gt(0), function(v) return v * 2 end,
-                       function(v) return -v end, x)
-    end, limn.ones(2))
-    U.each_device(function(dev)
-      U.equal(g(limn.ones(2, dev)), {2, 2})
-      U.equal(g(limn.full({2}, -3, dev)), {3, 3})
-    end)
   end)
 end)
 
