@@ -121,7 +121,8 @@ end
 
 local function check_function(f, who)
   if type(f) ~= "function" and not getmetatable(f) then
-    fail(who .. ": a function is wanted, not a " .. type(f))
+    fail(who .. ": a function is wanted, not "
+      .. (f == nil and "nil" or "a " .. type(f)))
   end
 end
 

@@ -19,6 +19,11 @@ local function cell(kind, name)
       core.fail("nn." .. name .. " wants a tensor, got " .. (is or type(t)),
                 "self.scale = nn." .. name .. "(limn.ones(3))")
     end
+    if kind == "param" and type(t.dtype) == "string"
+      and not t.dtype:find "float" then
+      core.fail("nn.Parameter: " .. t.dtype .. " cannot be trained",
+                "nn.Buffer is for what is only saved; :to \"float32\" converts")
+    end
     local c = core.cell(kind, t)
     return c
   end

@@ -27,8 +27,18 @@ local function reduce(x, how)
   return x
 end
 
+local function check(v, what, who)
+  local kind = core.type(v)
+  if kind ~= "tensor" and kind ~= "cell" then
+    core.fail(("%s: the %s must be a tensor, not %s"):format(who, what,
+      v == nil and "nil" or "a " .. (kind or type(v))))
+  end
+end
+
 -- [8, 1] against [8] would broadcast to [8, 8]: hardly ever meant.
 local function same_rank(x, y, who)
+  check(x, "prediction", who)
+  if type(y) ~= "number" then check(y, "target", who) end
   if type(y) ~= "number" and x:dim() ~= y:dim() then
     core.fail(who .. ": the prediction has " .. x:dim()
               .. " dims and the target " .. y:dim(),
@@ -92,6 +102,7 @@ end
 
 -- The dim of the classes: the only one, or the second.
 local function class_dim(x, who)
+  check(x, "prediction", who)
   local n = x:dim()
   if n == 0 then
     core.fail(who .. ": the prediction is one number; one per class is needed")
@@ -101,6 +112,7 @@ end
 
 -- What stands in x at each label, in the shape of the labels.
 local function pick(x, labels, dim, who)
+  check(labels, "list of labels", who)
   if labels:dim() ~= x:dim() - 1 then
     core.fail(who .. ": a prediction of " .. x:dim() .. " dims wants labels of "
               .. (x:dim() - 1) .. ", got " .. labels:dim(),

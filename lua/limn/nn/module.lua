@@ -216,6 +216,10 @@ function Module:when_training(f, x)
   local mode = Module.mode(self)
   if core.tracing() then
     local y = f(x)
+    if core.type(y) == "tensor" and y:dim() ~= x:dim() then
+      core.fail(("when_training: f gives %d dims for an argument of %d; one "
+                 .. "graph holds both"):format(y:dim(), x:dim()))
+    end
     local z = limn.where(mode:read(), y, x)
     return z
   elseif mode:get() then
@@ -268,6 +272,10 @@ end
 function Module:load_state_dict(t, options)
   options = read_options(options, {"strict"}, "load_state_dict")
   local strict = options.strict ~= false
+  if type(t) ~= "table" then
+    core.fail("load_state_dict wants a table of tensors by name, got "
+              .. (core.type(t) or type(t)))
+  end
   local list, left, problems, names = {}, {}, {}, {}
   for k in pairs(t) do left[k] = true end
   for _, item in ipairs(walk.cells(instance(self, "load_state_dict"))) do
