@@ -10,6 +10,18 @@
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean
 #
+# What follows asks the compiler what it is, so `make deps demo` installs one
+# first, and then starts make anew for the other goals.
+rest := $(if $(filter deps,$(MAKECMDGOALS)),$(filter-out deps,$(MAKECMDGOALS)))
+ifneq ($(rest),)
+.PHONY: deps $(rest)
+deps:
+	sh scripts/deps.sh
+$(firstword $(rest)): deps
+	@$(MAKE) --no-print-directory $(rest)
+$(wordlist 2,$(words $(rest)),$(rest)): $(firstword $(rest)) ;
+else
+
 # Variables that LuaRocks passes may be empty command-line assignments, which
 # defeat `?=`; hence $(or $(strip $(X)),default), and names of our own.
 
@@ -25,7 +37,7 @@ lua_cdir := $(or $(strip $(INST_LIBDIR)),$(prefix)/lib/lua/5.1)
 bin_dir := $(or $(strip $(INST_BINDIR)),$(prefix)/bin)
 luajit := $(or $(strip $(LUAJIT)),luajit)
 
-arch := $(firstword $(subst -, ,$(shell $(cc) -dumpmachine)))
+arch := $(firstword $(subst -, ,$(shell $(cc) -dumpmachine 2>/dev/null)))
 is_x86 := $(filter x86_64 amd64,$(arch))
 is_clang := $(findstring clang,$(shell $(cc) --version 2>/dev/null))
 pc = $(shell pkg-config $(1) 2>/dev/null)
@@ -150,7 +162,7 @@ asan:
 	  all programs
 	LUA_CPATH='$(abspath $(asan_dir))/?.so;;' \
 	LIMN_TEST_DEVICE='$(DEVICE)' LIMN_TEST_OP='$(OP)' LIMN_TEST_ASAN=1 \
-	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:handle_segv=1:intercept_tls_get_addr=0 \
+	ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:abort_on_error=0:handle_segv=1:intercept_tls_get_addr=0 \
 	LSAN_OPTIONS=suppressions=scripts/leaks.supp:print_suppressions=0 \
 	UBSAN_OPTIONS=print_stacktrace=1 \
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
@@ -178,3 +190,4 @@ install-lua: lua
 	install -m 755 bin/limn '$(DESTDIR)$(bin_dir)/limn'
 clean:
 	rm -rf $(B)
+endif

@@ -538,8 +538,8 @@ static int emit_init(emitter *e) {
                                (e->g->nout + 1) * sizeof *e->p->out);
   e->p->write = limn_arena_alloc(&e->p->mem,
                                  (e->g->ncell + 1) * sizeof *e->p->write);
-  return e->pool && e->val && e->member && e->head && e->deferred && e->p->out &&
-                 e->p->write ? 0 : LIMN_EMEM;
+  return e->pool && e->val && e->member && e->head && e->deferred &&
+                 e->p->out && e->p->write ? 0 : LIMN_EMEM;
 }
 
 /* Whether the node is x in the same order under another shape. */

@@ -302,9 +302,13 @@ int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
   LIMN_TRY(fuse_uses(&z, a));
   for (limn_ref r = g->nnode; r >= 1; r--) {
     if (!f->needed[r - 1] || f->canon[r - 1] != r) continue;
-    if (fuse_reduces(I, r)) fuse_start(&z, r, true);
-    else if (limn_fuse_like(I, r) && !fuse_join(&z, r)) fuse_start(&z, r, false);
-    else if (z.on && fuse_node(I, r)->op == OP_matmul) fuse_epilogue(&z, r);
+    if (fuse_reduces(I, r)) {
+      fuse_start(&z, r, true);
+    } else if (limn_fuse_like(I, r)) {
+      if (!fuse_join(&z, r)) fuse_start(&z, r, false);
+    } else if (z.on && fuse_node(I, r)->op == OP_matmul) {
+      fuse_epilogue(&z, r);
+    }
   }
   return 0;
 }

@@ -498,6 +498,10 @@ static int graph_m_run_into(lua_State *L) {
       return limn_lua_fail(st, L, NULL, "run_into: output %u needs a tensor, "
                            "not %s", i + 1,
                            limn_lua_what(st, L, -1, got, sizeof got));
+    if (h->flags & LIMN_H_ROW)
+      return limn_lua_fail(st, L, "give it a tensor of its own, then x[i] = y",
+                           "run_into: output %u is a part that was taken out "
+                           "of a tensor; the result would be lost", i + 1);
     lua_pop(L, 1);
     if (h->t->refs > 1 || h->t->st->refs > 1 || h->t->st->borrowed) {
       bool overlaps = false; /* the run refuses that; keep it visible */

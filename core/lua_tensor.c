@@ -372,6 +372,10 @@ static int tensor_m_copy_from(lua_State *L) {
   if (!h || !h->t)
     return limn_lua_fail(st, L, "write cell:assign(t) for a cell",
                          "copy_from needs a tensor with a value");
+  if (h->flags & LIMN_H_ROW)
+    return limn_lua_fail(st, L, "write x[{1, {2, 3}}] = src",
+                         "copying into a part that was taken out of a tensor "
+                         "would be lost");
   src = limn_lua_eager(st, L, 2, "copy_from");
   s = limn_tensor_shape(src), d = limn_tensor_shape(h->t);
   if (!limn_shape_eq(&s, &d))

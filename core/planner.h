@@ -153,7 +153,8 @@ typedef struct {
 /* Arrays live in the arena. */
 int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
               limn_fused *out);
-bool limn_fuse_like(const limn_infer *I, limn_ref r); /* elementwise, own type */
+/* Elementwise: element i of the result needs element i of the operands. */
+bool limn_fuse_like(const limn_infer *I, limn_ref r);
 bool limn_fold_reduces(const limn_infer *I, limn_ref r);
 const limn_type *limn_fuse_type(const limn_infer *I, limn_ref r);
 int limn_op_types(int op, char *out); /* letters of [LIMN_MAXARGS] params */

@@ -42,6 +42,9 @@ fi
 echo "Installing:$missing"
 export DEBIAN_FRONTEND=noninteractive
 apt() { $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q "$@"; }
+# The package lists may be absent, or too old to find their files.
+# shellcheck disable=SC2086
+apt install -s --no-install-recommends $missing >/dev/null 2>&1 || apt update
 # shellcheck disable=SC2086
 apt install -y --no-install-recommends $missing || {
   apt update

@@ -291,8 +291,7 @@ end
 -- the file, what it has besides, and what has another shape (lists of names).
 function M.restore(path, objects, options)
   core.options(options, {"strict"}, "restore")
-  if type(path) ~= "string" and core.type(path) ~= "model" and not parts_of[path]
-  then
+  if type(path) ~= "string" and not parts_of[path] then
     fail "restore(path, {net, opt}): a path is wanted"
   elseif type(objects) ~= "table" and type(objects) ~= "userdata" then
     fail("restore: the objects to fill are wanted, not " .. type(objects),

@@ -128,7 +128,7 @@ end
 local function check_number(what, v)
   if type(v) ~= "number" then
     core.fail(what .. " must be a number, got " .. (core.type(v) or type(v)))
-  elseif not (v >= 0) then -- NaN too
+  elseif v < 0 or v ~= v then
     core.fail(what .. " must not be below 0, got " .. v)
   end
 end

@@ -88,7 +88,9 @@ local function compile(text)
   local f = loadstring("return " .. text, "=stdin")
   if f then return f end
   local g, message = loadstring(text, "=stdin")
-  return g, message, message and message:find "<eof>" ~= nil
+  local _, other = loadstring("return " .. text, "=stdin") -- as in `1 +`
+  return g, message, message and (message:find "<eof>" or other:find "<eof>")
+    ~= nil
 end
 
 -- An error's message and the user's frames, without those of this file.

@@ -185,7 +185,8 @@ limn.unbind = methods.unbind
 function methods.rows(x)
   if core.of_trace(x) then
     fail("a trace cannot walk over rows: their number differs between runs",
-      "use limn.map or limn.scan, or ops on the whole tensor")
+      "use ops on the whole tensor; a loop to limn.value(x:size(1)) binds the "
+        .. "graph to this size")
   end
   local n, i = x:size(1), 0
   return function()

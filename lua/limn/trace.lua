@@ -179,7 +179,9 @@ local function placeholder(s, v, name, depth)
     local dict = false
     for k in pairs(v) do dict = dict or type(k) == "string" end
     if not dict then
-      for i = 1, #v do out[i] = placeholder(s, v[i], name .. "." .. i, depth + 1) end
+      for i = 1, #v do
+        out[i] = placeholder(s, v[i], name .. "." .. i, depth + 1)
+      end
     else
       for _, k in ipairs(sorted_keys(v)) do
         out[k] = placeholder(s, v[k], name .. "." .. tostring(k), depth + 1)
@@ -226,7 +228,7 @@ end
 local advice = {
   {"'for' %a+ [%a ]*must be a number",
     "a loop over a size of the trace would be unrolled for the example",
-    "use ops on the whole tensor or limn.scan; limn.value(n) binds the graph "
+    "use ops on the whole tensor; limn.value(n) binds the graph "
       .. "to this size"},
   {"number expected, got cdata",
     "a size of the trace is no plain number",
@@ -396,7 +398,9 @@ local function check(g)
   local ups = d.ups or {}
   for i = 1, #ups, 2 do
     local name, v = debug.getupvalue(d.f, math.abs(ups[i]))
-    if not rawequal(v, ups[i] > 0 and ups[i + 1] or nil) then changed[#changed + 1] = "upvalue " .. name end
+    local was = ups[i + 1]
+    if ups[i] < 0 then was = nil end
+    if not rawequal(v, was) then changed[#changed + 1] = "upvalue " .. name end
   end
   for _, e in ipairs(d.fields or {}) do
     if not rawequal(rawget(e[1], e[3]), e[4]) then
@@ -577,8 +581,8 @@ function M.jit(f, options)
   if not callable(f) then
     fail("jit: a function or a module is wanted, not " .. noun(f))
   end
-  return setmetatable({f = f, slow = jit_slow, sets = {}, reasons = {}, skip = {},
-    name = options and options.name or name_of(f)}, Jit)
+  return setmetatable({f = f, slow = jit_slow, sets = {}, reasons = {},
+    skip = {}, name = options and options.name or name_of(f)}, Jit)
 end
 function M.is_jit(v) return type(v) == "table" and getmetatable(v) == Jit end
 

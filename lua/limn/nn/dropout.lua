@@ -23,8 +23,11 @@ local function drop(x, p)
   return y
 end
 
--- dropout(x, {p = 0.5, training = true})
-function M.dropout(x, options)
+-- dropout(x, p, training), or dropout(x, {p = 0.5, training = true})
+function M.dropout(x, options, training)
+  if type(options) == "number" then
+    options = {p = options, training = training}
+  end
   options = read_options(options, {"p", "training"}, "dropout")
   if options.training == false then return x end
   local y = drop(x, check(options.p or 0.5))

@@ -211,6 +211,13 @@ function Module:eval()
   return set_training(instance(self, "eval"), false)
 end
 
+-- Nothing to move: what others would try first gets the reason.
+function Module:to()
+  core.fail(getmetatable(self).class_name .. ": a model is on no device; its "
+            .. "parameters follow each run",
+            "move the arguments: net(x:to(device))")
+end
+
 -- f(x) in training, x itself otherwise; a trace records both.
 function Module:when_training(f, x)
   local mode = Module.mode(self)
