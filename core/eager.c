@@ -5,7 +5,7 @@
  * of its numbers only: sizes, positions and scalars are number inputs of it,
  * so that a thousand of them make a thousand plans at most, never a graph or a
  * kernel. Views make no plan at all. The same cache keeps the backward graphs
- * of tapes, by their structure. */
+ * of tapes (tape.c), by their structure. */
 #include <stdio.h>
 
 #include "planner.h"
@@ -63,7 +63,7 @@ void limn_eager_free(limn_context *c) {
 }
 
 /* The graph for a key, made most recent, or NULL. */
-static limn_graph *eager_find(limn_context *c, const void *key, size_t n) {
+limn_graph *limn_eager_find(limn_context *c, const void *key, size_t n) {
   limn_eager *E = c->eager;
   eager_entry *e = E ? limn_map_get(&E->map, key, n) : NULL;
   if (!e) return NULL;
@@ -75,8 +75,7 @@ static limn_graph *eager_find(limn_context *c, const void *key, size_t n) {
 }
 
 /* Keep g (its reference passes to the cache). */
-static int eager_keep(limn_context *c, const void *key, size_t n,
-                      limn_graph *g) {
+int limn_eager_keep(limn_context *c, const void *key, size_t n, limn_graph *g) {
   limn_eager *E = c->eager;
   eager_entry *e;
   int rc;
@@ -112,7 +111,6 @@ typedef struct {
   int nin;
   uint8_t key[1024];
   size_t nkey;
-  limn_tensor *held[EAGER_INPUTS]; /* values of cells: borrowed */
   limn_device *cells; /* where cells are read, or NULL */
 } eager_call;
 
@@ -385,10 +383,10 @@ static int eager_run(eager_call *e, limn_device *dev, limn_value *out) {
   LIMN_TRY(eager_check_device(e, dev));
   if (e->nkey > sizeof e->key)
     return limn_fail(c, LIMN_EARG, "too many arguments");
-  g = eager_find(c, e->key, e->nkey);
+  g = limn_eager_find(c, e->key, e->nkey);
   if (!g) {
     LIMN_TRY(eager_build(e, &g));
-    rc = eager_keep(c, e->key, e->nkey, g);
+    rc = limn_eager_keep(c, e->key, e->nkey, g);
     if (rc < 0) {
       limn_graph_release(g);
       return rc;
@@ -431,8 +429,33 @@ static bool eager_has_tensor(const eager_call *e) {
   return false;
 }
 
-static int eager_apply(limn_context *c, int op, const limn_value *a, int n,
-                       limn_device *dev, limn_value *out) {
+/* cat and stack of more tensors than a graph has inputs: in parts, which are
+ * then joined. */
+static int eager_many(limn_context *c, int op, const limn_value *a, int n,
+                      limn_device *dev, limn_value *out) {
+  int all = a[0].n, np = (all + EAGER_INPUTS - 1) / EAGER_INPUTS, k = 0;
+  size_t size = (size_t)np * sizeof(limn_value);
+  limn_value *part = limn_alloc(c, size), args[2] = {a[0], {0}};
+  int rc = part ? 0 : LIMN_EMEM;
+  if (n > 1) args[1] = a[1];
+  for (; rc == 0 && k < np; k++) {
+    args[0].list = a[0].list + k * EAGER_INPUTS;
+    args[0].n = LIMN_MIN(EAGER_INPUTS, all - k * EAGER_INPUTS);
+    rc = limn_eager_apply(c, op, args, 2, dev, &part[k]);
+    if (rc < 0) break;
+  }
+  if (rc == 0) {
+    args[0].list = part;
+    args[0].n = np;
+    rc = limn_eager_apply(c, OP_cat, args, 2, dev, out);
+  }
+  for (int i = 0; part && i < k; i++) limn_tensor_release(part[i].t);
+  limn_free(c, part, size);
+  return rc;
+}
+
+int limn_eager_apply(limn_context *c, int op, const limn_value *a, int n,
+                     limn_device *dev, limn_value *out) {
   eager_call e;
   limn_value copy[EAGER_INPUTS];
   const limn_op_row *row = limn_op_get(op);
@@ -442,6 +465,8 @@ static int eager_apply(limn_context *c, int op, const limn_value *a, int n,
   e.nin = 0;
   e.nkey = 0;
   memset(out, 0, sizeof *out);
+  if ((op == OP_cat || op == OP_stack) && n > 0 && a[0].n > EAGER_INPUTS)
+    return eager_many(c, op, a, n, dev, out);
   LIMN_TRY(eager_args(&e, a, n));
   LIMN_TRY(eager_lists(&e, copy, EAGER_INPUTS));
   if (row->row == LIMN_ROW_V) {
@@ -449,9 +474,8 @@ static int eager_apply(limn_context *c, int op, const limn_value *a, int n,
     return rc < 0 ? eager_locate(&e, rc) : rc;
   }
   if (op == OP_detach && e.a[0].tag == LIMN_X_TENSOR) {
-    *out = e.a[0];
-    limn_tensor_retain(out->t);
-    return 0;
+    out->tag = LIMN_X_TENSOR; /* a value of its own: tapes tell them apart */
+    return limn_tensor_view(e.a[0].t, &e.a[0].t->v, &out->t);
   }
   if ((row->row == LIMN_ROW_E && !eager_has_tensor(&e)) ||
       row->row == LIMN_ROW_H) {
@@ -461,46 +485,7 @@ static int eager_apply(limn_context *c, int op, const limn_value *a, int n,
   return eager_run(&e, dev, out);
 }
 
-/* -- On a tape -- */
-
-/* Numbers of operands are number inputs of the tape too, so that the backward
- * graph is the same for all of them. */
-static int tape_arg(limn_trace *t, const limn_param *p, const limn_value *v,
-                    limn_arg *out) {
-  char name[32];
-  limn_ref r;
-  double x = v->tag == LIMN_A_INT ? (double)v->i : v->f;
-  bool number = v->tag == LIMN_A_INT || v->tag == LIMN_A_REAL;
-  if (!number || p->type != 'T') return limn_trace_arg(t, v, out);
-  snprintf(name, sizeof name, "n%u", t->g->nin + 1);
-  LIMN_TRY(limn_trace_number(t, name, x, &r));
-  if (v->tag == LIMN_A_INT) {
-    limn_graph_node(t->g, r)->kind = LIMN_V_INT;
-    t->in[t->nin - 1].i = v->i;
-  }
-  *out = limn_aref(r);
-  return 0;
-}
-
-static int tape_apply(limn_trace *t, int op, const limn_value *a, int n,
-                      limn_device *dev, limn_value *out) {
-  limn_param p[LIMN_MAXARGS];
-  limn_arg args[LIMN_MAXARGS] = {{0}};
-  int np = limn_op_params(op, p), rc = 0;
-  limn_ref r;
-  LIMN_TRY(eager_apply(t->c, op, a, n, dev, out));
-  if (out->tag != LIMN_X_TENSOR) return 0;
-  for (int i = 0; i < np && i < n; i++)
-    LIMN_GO(tape_arg(t, &p[i], &a[i], &args[i]));
-  LIMN_GO(limn_trace_op(t, op, args, np, &r));
-  LIMN_GO(limn_trace_value(t, r, out->t));
-bail:
-  if (rc < 0) {
-    limn_tensor_release(out->t);
-    out->t = NULL;
-  }
-  return rc;
-}
+/* -- Every op -- */
 
 static int traced_apply(limn_trace *t, int op, const limn_value *a, int n,
                         limn_value *out) {
@@ -520,187 +505,7 @@ static int traced_apply(limn_trace *t, int op, const limn_value *a, int n,
 int limn_apply(limn_context *c, int op, const limn_value *a, int n,
                limn_device *dev, limn_value *out) {
   limn_trace *t = c->trace;
-  if (!t) return eager_apply(c, op, a, n, dev, out);
-  if (t->tape) return tape_apply(t, op, a, n, dev, out);
+  if (!t) return limn_eager_apply(c, op, a, n, dev, out);
+  if (t->tape) return limn_tape_apply(t, op, a, n, dev, out);
   return traced_apply(t, op, a, n, out);
-}
-
-/* -- Gradients of tapes -- */
-
-typedef struct {
-  limn_context *c;
-  limn_trace *t;
-  limn_graph *g, *bg; /* the tape's, the backward graph */
-  limn_device *dev;   /* of the loss */
-  limn_ref nf;        /* last forward node */
-  uint8_t *need;
-  limn_arg *map;
-  limn_run_arg *in;
-  uint32_t nin, in_cap;
-  limn_str key;
-} backward;
-
-/* Forward tensors are inputs; what lies behind them is not needed. */
-static bool backward_is_leaf(const backward *b, limn_ref r) {
-  const limn_node *n = limn_graph_node(b->g, r);
-  return r <= b->nf && (n->kind == LIMN_V_TENSOR || n->op == OP_number);
-}
-
-static void backward_need(limn_ref r, void *p) {
-  backward *b = p;
-  b->need[r - 1] = 1;
-}
-
-/* A cell that was read elsewhere follows the loss, unless it moved on. */
-static int backward_cell(backward *b, limn_ref r, limn_tensor **t) {
-  limn_cell *cell = b->g->cell[limn_node_args(b->g, r)[0].u.i].cell;
-  if ((*t)->st->dev == b->dev) return 0;
-  for (int i = 0; i < cell->nrep; i++)
-    if (cell->rep[i].value == *t && cell->rep[i].version == cell->version)
-      return limn_cell_get(cell, b->dev, t);
-  return 0;
-}
-
-static int backward_leaf(backward *b, limn_ref r) {
-  const limn_node *n = limn_graph_node(b->g, r);
-  limn_run_arg in = {NULL, 0};
-  char name[16];
-  limn_ref x;
-  int rank = -1;
-  if (n->op == OP_number) {
-    in.number = b->t->in[limn_node_args(b->g, r)[0].u.i].f;
-  } else {
-    in.t = r <= b->t->nvalue ? b->t->value[r - 1] : NULL;
-    if (!in.t)
-      return limn_fail(b->c, LIMN_ETRACE, "a value of the forward pass (%s) "
-                       "was not kept", limn_op_get(n->op)->name);
-    rank = in.t->v.ndim;
-    if (n->op == OP_cell) LIMN_TRY(backward_cell(b, r, &in.t));
-  }
-  snprintf(name, sizeof name, "v%u", b->nin + 1);
-  LIMN_TRY(limn_graph_add_input(b->bg, name, rank, &x));
-  limn_graph_node(b->bg, x)->kind = n->kind;
-  LIMN_TRY(limn_grow(b->c, &b->in, &b->in_cap, b->nin + 1, sizeof in));
-  b->in[b->nin++] = in;
-  b->map[r - 1] = limn_aref(x);
-  limn_str_addf(&b->key, "i%d,%d;", rank, n->kind);
-  return 0;
-}
-
-static void backward_key_arg(backward *b, limn_arg a, const char *text) {
-  limn_str_addn(&b->key, (const char *)&a.tag, 1);
-  if (a.tag == LIMN_A_STR) limn_str_addf(&b->key, "%s;", text + a.u.str);
-  else limn_str_addn(&b->key, (const char *)&a.u, sizeof a.u);
-}
-
-static int backward_arg(backward *b, limn_arg a, limn_arg *out) {
-  limn_arg l[EAGER_INPUTS];
-  *out = a;
-  if (a.tag == LIMN_A_REF) *out = b->map[a.u.ref - 1];
-  if (a.tag == LIMN_A_STR)
-    LIMN_TRY(limn_graph_str_arg(b->bg, limn_graph_text(b->g, a.u.str), out));
-  if (a.tag == LIMN_A_LIST) {
-    if (a.n > EAGER_INPUTS)
-      return limn_fail(b->c, LIMN_EARG, "a list of more than %d",
-                       EAGER_INPUTS);
-    limn_str_addf(&b->key, "[%u", a.n);
-    for (uint32_t i = 0; i < a.n; i++)
-      LIMN_TRY(backward_arg(b, b->g->args[a.u.at + i], &l[i]));
-    return limn_graph_push_args(b->bg, l, a.n, &out->u.at);
-  }
-  backward_key_arg(b, *out, b->bg->text);
-  return 0;
-}
-
-static int backward_node(backward *b, limn_ref r) {
-  const limn_node *n = limn_graph_node(b->g, r);
-  limn_arg a[LIMN_MAXARGS];
-  limn_ref x;
-  int nargs = n->nargs;
-  uint32_t at = n->args;
-  limn_str_addf(&b->key, "o%u,%u;", n->op, n->nargs);
-  for (int i = 0; i < nargs; i++)
-    LIMN_TRY(backward_arg(b, b->g->args[at + (uint32_t)i], &a[i]));
-  x = limn_graph_add(b->bg, n->op, a, nargs, 0, 0);
-  if (!x) return LIMN_EMEM;
-  if (limn_op_get(n->op)->row == LIMN_ROW_H)
-    limn_graph_node(b->bg, x)->rank = n->rank;
-  b->map[r - 1] = limn_aref(x);
-  return 0;
-}
-
-static int backward_build(backward *b, const limn_arg *grad, int n) {
-  for (int i = 0; i < n; i++)
-    if (grad[i].tag == LIMN_A_REF) b->need[grad[i].u.ref - 1] = 1;
-  for (limn_ref r = b->g->nnode; r >= 1; r--)
-    if (b->need[r - 1] && !backward_is_leaf(b, r))
-      limn_node_refs(b->g, r, backward_need, b);
-  for (limn_ref r = 1; r <= b->g->nnode; r++) {
-    if (!b->need[r - 1]) continue;
-    if (backward_is_leaf(b, r)) LIMN_TRY(backward_leaf(b, r));
-    else LIMN_TRY(backward_node(b, r));
-  }
-  for (int i = 0; i < n; i++) {
-    limn_arg o;
-    if (grad[i].tag == LIMN_A_NONE) continue;
-    LIMN_TRY(backward_arg(b, grad[i], &o));
-    LIMN_TRY(limn_graph_add_out(b->bg, o));
-  }
-  return b->key.rc;
-}
-
-static int backward_run(backward *b, const limn_arg *grad, int n,
-                        limn_tensor **out) {
-  limn_graph *g = eager_find(b->c, b->key.s, b->key.len);
-  limn_result *res;
-  size_t size;
-  int rc = 0, k = 0;
-  if (!g) {
-    limn_graph_retain(b->bg);
-    rc = eager_keep(b->c, b->key.s, b->key.len, b->bg);
-    if (rc < 0) limn_graph_release(b->bg);
-    if (rc < 0) return rc;
-    g = b->bg;
-  }
-  size = (g->nout + 1) * sizeof *res;
-  res = limn_alloc(b->c, size);
-  if (!res) return LIMN_EMEM;
-  limn_graph_retain(g);
-  rc = limn_graph_run(g, NULL, b->in, NULL, res);
-  limn_graph_release(g);
-  for (int i = 0; i < n && rc == 0; i++)
-    out[i] = grad[i].tag == LIMN_A_NONE ? NULL : res[k++].t;
-  limn_free(b->c, res, size);
-  return rc;
-}
-
-int limn_tape_gradient(limn_trace *t, limn_ref loss, const limn_ref *wrt,
-                       int n, limn_tensor **out) {
-  limn_context *c = t->c;
-  backward b = {0};
-  limn_arg *grad = limn_alloc(c, ((size_t)n + 1) * sizeof *grad);
-  size_t nodes = 0;
-  int rc = grad ? 0 : LIMN_EMEM;
-  b.c = c, b.t = t, b.g = t->g, b.nf = t->g->nnode;
-  if (loss <= t->nvalue && t->value[loss - 1])
-    b.dev = t->value[loss - 1]->st->dev;
-  limn_str_init(&b.key, c);
-  limn_str_add(&b.key, "tape:");
-  if (rc == 0)
-    rc = limn_gradient(t->g, 1, limn_aref(loss), wrt, n, grad);
-  if (rc == 0) {
-    nodes = t->g->nnode + 1;
-    b.need = limn_alloc(c, nodes);
-    b.map = limn_alloc(c, nodes * sizeof *b.map);
-    rc = b.need && b.map ? limn_graph_new(c, "backward", &b.bg) : LIMN_EMEM;
-  }
-  if (rc == 0) rc = backward_build(&b, grad, n);
-  if (rc == 0) rc = backward_run(&b, grad, n, out);
-  limn_graph_release(b.bg);
-  limn_str_free(&b.key);
-  limn_free(c, b.need, nodes);
-  limn_free(c, b.map, nodes * sizeof *b.map);
-  limn_free(c, b.in, b.in_cap * sizeof *b.in);
-  limn_free(c, grad, ((size_t)n + 1) * sizeof *grad);
-  return rc;
 }

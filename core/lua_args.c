@@ -388,6 +388,10 @@ void limn_args_parse(limn_lua *st, lua_State *L, int op, int first,
   out->npool = 0;
   while (i <= top) {
     if (i == top && limn_lua_has_keys(L, i)) {
+      if (luaL_getmetafield(L, i, "limn_number"))
+        limn_lua_fail(st, L, "write the number itself, or pass limn.number(v) "
+                      "to the traced function", "%s: limn.number(v) is an "
+                      "argument of graphs, not of ops", who);
       bool mixed = k < n && (p[k].type == 'L' || p[k].type == 'D') &&
                    lua_objlen(L, i) > 0;
       if (mixed) args_ints_of(st, L, i, 1, who, p[k].name, out, &out->a[k]);

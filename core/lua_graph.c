@@ -422,6 +422,7 @@ static bool graph_jit_same(lua_State *L) {
 static int graph_jit(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   int nargs = lua_gettop(L) - 1;
+  luaL_checktype(L, 1, LUA_TTABLE);
   if (!st->c->trace && graph_jit_same(L)) {
     for (int i = 1;; i++) {
       int top = lua_gettop(L);

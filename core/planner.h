@@ -166,6 +166,15 @@ int limn_emit(limn_plan *p, limn_infer *I, limn_fused *f, limn_arena *tmp);
 void limn_guard_text(const limn_graph *g, limn_infer *I, limn_ref r, char *buf,
                      size_t n);
 
+/* eager.c: the cache of graphs by key. `find` borrows; `keep` takes g. */
+limn_graph *limn_eager_find(limn_context *c, const void *key, size_t n);
+int limn_eager_keep(limn_context *c, const void *key, size_t n, limn_graph *g);
+/* limn_apply outside and on a tape. */
+int limn_eager_apply(limn_context *c, int op, const limn_value *a, int n,
+                     limn_device *dev, limn_value *out);
+int limn_tape_apply(limn_trace *t, int op, const limn_value *a, int n,
+                    limn_device *dev, limn_value *out);
+
 /* plan.c */
 int64_t limn_saturate(double f); /* NaN is 0 */
 int limn_plan_find(limn_graph *g, limn_device *dev, const limn_run_arg *in,
@@ -184,6 +193,8 @@ int limn_plan_run(limn_plan *p, const limn_run_arg *in,
 /* explain.c: run, and compare with the graph unfused (LIMN_VERIFY=1). */
 int limn_plan_verify(limn_plan *p, const limn_run_arg *in,
                      limn_tensor *const *into, limn_result *out);
+/* print.c: a LIMN_STEP_PRINT of a running plan. */
+int limn_plan_print(limn_plan *p, const limn_step *st);
 void limn_plan_dump(const limn_plan *p); /* as LIMN_DUMP asks */
 void limn_results_release(limn_graph *g, limn_result *out);
 uint32_t limn_error_site(limn_context *c, const char *text); /* 0: no memory */

@@ -126,6 +126,14 @@ local function check_function(f, who)
   end
 end
 
+local function unused_of(options)
+  local unused = options and options.unused
+  if unused ~= nil and unused ~= "zeros" then
+    fail('unused is "zeros" or absent, not ' .. tostring(unused))
+  end
+  return unused
+end
+
 --- A function with f's arguments that returns the loss, its gradients with
 -- respect to wrt, and what else f returned.
 function M.value_and_grad(f, wrt, options)
@@ -136,7 +144,7 @@ function M.value_and_grad(f, wrt, options)
       "a module, a cell, a captured tensor, or a list; limn.grad(f) is for "
         .. "the first argument")
   end
-  local unused = options and options.unused
+  local unused = unused_of(options)
   return function(...)
     local flat, names = {}, {}
     local shape = collect(wrt, flat, names, "the tensor")
@@ -149,7 +157,7 @@ end
 function M.grad(f, options)
   check_function(f, "grad")
   core.options(options, {"unused"}, "grad")
-  local unused = options and options.unused
+  local unused = unused_of(options)
   return function(x, ...)
     local args, flat, names = pack(x, ...), {}, {}
     if not core.recording() and core.type(x) == "tensor" then
@@ -189,10 +197,10 @@ end
 -- -- limn.custom ----------------------------------------------------------
 
 -- A graph of f for inputs like these ({dtype, sizes} each); gives the graph
--- and the type of its result.
+-- and how many results it has, and the type of the first.
 local function region(name, f, types, names)
   local tr = core.trace_begin(name, "trace")
-  local ok, g, dtype, sizes = pcall(function()
+  local ok, g, count, dtype, sizes = pcall(function()
     local args = {n = #types}
     for i, t in ipairs(types) do
       args[i] = core.trace_spec(tr, names[i], t[1], t[2], {})
@@ -201,13 +209,13 @@ local function region(name, f, types, names)
     local r = pack(f(unpack(args, 1, args.n)))
     local d, s
     if core.type(r[1]) == "tensor" then d, s = core.hint_of(r[1]) end
-    return core.trace_end(tr, r), d, s
+    return core.trace_end(tr, r), r.n, d, s
   end)
   if not ok then
     core.trace_abort(tr)
     error(g, 0)
   end
-  return g, dtype, sizes
+  return g, count, dtype, sizes
 end
 
 --- One node with a gradient of its own: vjp(g, y, ...) gives the gradients of
@@ -228,10 +236,14 @@ function M.custom(f, vjp)
       types[i] = {core.hint_of(args[i])}
       names[i] = "x" .. i
     end
-    local fg, dtype, sizes = region("custom", f, types, names)
-    if not dtype then fail "custom: f must return one tensor" end
+    local fg, n, dtype, sizes = region("custom", f, types, names)
+    if n ~= 1 or not dtype then fail "custom: f must return one tensor" end
     local vtypes = {{dtype, sizes}, {dtype, sizes}, unpack(types)}
-    local vg = region("vjp", vjp, vtypes, {"g", "y", unpack(names)})
+    local vg, back = region("vjp", vjp, vtypes, {"g", "y", unpack(names)})
+    if back > args.n then
+      fail(("custom: vjp gives %d gradients for %d argument%s"):format(back,
+        args.n, args.n == 1 and "" or "s"))
+    end
     local y
     if recording == "tape" then y = core.run(fg, unpack(args, 1, args.n)) end
     local out = core.custom_node(args, fg, vg, y)
