@@ -45,6 +45,20 @@ static bool fuse_same_type(const limn_type *a, const limn_type *b) {
   return a->dtype == b->dtype && limn_shape_eq(&a->shape, &b->shape);
 }
 
+/* where() on a plan value keeps one branch; the other is dead code then. */
+static limn_ref fuse_branch(const limn_infer *I, limn_ref r) {
+  const limn_arg *cond = fuse_arg(I, r, 0);
+  const limn_type *t;
+  const limn_arg *x;
+  if (cond->tag != LIMN_A_REF) return 0;
+  t = &I->t[cond->u.ref - 1];
+  if (t->kind != LIMN_V_BOOL || !t->known) return 0;
+  x = fuse_arg(I, r, t->i ? 1 : 2);
+  if (x->tag != LIMN_A_REF || fuse_node(I, x->u.ref)->kind != LIMN_V_TENSOR)
+    return 0;
+  return fuse_same_type(&I->t[r - 1], &I->t[x->u.ref - 1]) ? x->u.ref : 0;
+}
+
 /* The operand that this node merely passes on, or 0. */
 static limn_ref fuse_identity(const limn_infer *I, limn_ref r) {
   const limn_node *n = fuse_node(I, r);
@@ -52,6 +66,7 @@ static limn_ref fuse_identity(const limn_infer *I, limn_ref r) {
   bool same;
   if (n->kind != LIMN_V_TENSOR || n->nargs == 0 || x->tag != LIMN_A_REF)
     return 0;
+  if (n->op == OP_where) return fuse_branch(I, r);
   if (fuse_node(I, x->u.ref)->kind != LIMN_V_TENSOR) return 0;
   same = fuse_same_type(&I->t[r - 1], &I->t[x->u.ref - 1]);
   switch (n->op) {

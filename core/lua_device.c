@@ -116,9 +116,9 @@ static int device_scope_enter(lua_State *L) {
 /* scope_free(list, {[tensor] = true}): frees what is not kept */
 static int device_scope_free(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
+  int n = (int)lua_objlen(L, 1);
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_checktype(L, 2, LUA_TTABLE);
-  int n = (int)lua_objlen(L, 1);
   for (int k = 1; k <= n; k++) {
     limn_handle *h;
     lua_rawgeti(L, 1, k);
