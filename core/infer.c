@@ -98,11 +98,27 @@ static int infer_structure(limn_context *c, int op, const limn_type *a,
   }
 }
 
+/* Elementwise rows take numbers for tensors. These read memory, which a number
+ * has not. */
+static int infer_memory(limn_context *c, int op, const limn_type *x) {
+  const limn_op_row *row = limn_op_get(op);
+  bool expands = row->row == LIMN_ROW_S && row->expand && op != OP_eye;
+  char text[100];
+  if (row->row != LIMN_ROW_R && row->row != LIMN_ROW_V && !expands &&
+      op != OP_argmax && op != OP_argmin)
+    return 0;
+  if (x->kind == LIMN_V_LIST) return 0; /* stack: its rule looks at each */
+  if (x->kind == LIMN_V_TENSOR || x->kind == LIMN_V_NONE) return 0;
+  return limn_fail(c, LIMN_EARG, "x must be a tensor, not %s",
+                   limn_type_text(text, sizeof text, x));
+}
+
 int limn_infer_op(limn_context *c, int op, const limn_type *a, int n,
                   limn_type *out) {
   const limn_op_row *row = limn_op_get(op);
   limn_type full[LIMN_MAXARGS];
   LIMN_TRY(infer_fill(c, op, a, n, full));
+  LIMN_TRY(infer_memory(c, op, &full[0]));
   switch (row->row) {
     case LIMN_ROW_E: return infer_elementwise(c, op, full, out);
     case LIMN_ROW_R: return limn_rule_reduction(c, op, full, out);

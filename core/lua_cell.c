@@ -42,20 +42,13 @@ static int cell_new(lua_State *L) {
 static void cell_set(limn_lua *st, lua_State *L, limn_cell *cell,
                      const limn_value *v) {
   limn_trace *t = limn_lua_tracing(st);
-  limn_tensor *from;
   limn_arg a;
   if (t) {
     limn_lua_check(st, L, limn_trace_arg(t, v, &a));
     limn_lua_check(st, L, limn_trace_cell_write(t, cell, a));
     return;
   }
-  from = v->t;
-  if (v->tag == LIMN_X_CELL)
-    limn_lua_check(st, L, limn_cell_get(v->cell, NULL, &from));
-  limn_tensor_retain(from); /* assigning may drop the cell's own */
-  int rc = limn_cell_assign(cell, from);
-  limn_tensor_release(from);
-  limn_lua_check(st, L, rc);
+  limn_lua_check(st, L, limn_assign(st->c, cell, v));
 }
 
 /* cell:assign(tensor or number) */

@@ -158,9 +158,7 @@ static void inline_writes(inline_state *r, lua_State *L) {
     if (gc->write.tag == LIMN_A_NONE) continue;
     v = inline_arg(r, gc->write);
     if (t->tape) {
-      if (v.tag == LIMN_X_CELL)
-        limn_lua_check(r->st, L, limn_cell_get(v.cell, NULL, &v.t));
-      limn_lua_check(r->st, L, limn_cell_assign(gc->cell, v.t));
+      limn_lua_check(r->st, L, limn_assign(r->st->c, gc->cell, &v));
     } else {
       limn_lua_check(r->st, L, limn_trace_arg(t, &v, &a));
       limn_lua_check(r->st, L, limn_trace_cell_write(t, gc->cell, a));

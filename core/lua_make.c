@@ -331,15 +331,16 @@ static int make_randint(lua_State *L) {
 /* randperm(n [, places]): Fisher and Yates with one draw's words */
 static int make_randperm(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
-  double count = luaL_checknumber(L, 1);
-  limn_shape s = {1, {(int64_t)count}};
+  double count = limn_lua_tracing(st) ? 0 : luaL_checknumber(L, 1);
+  limn_shape s = {1, {0}};
   limn_place p = {0};
   limn_handle *h;
   uint32_t *words;
-  int64_t n = s.d[0], *v;
+  int64_t n, *v;
   if (limn_lua_tracing(st))
     return limn_lua_fail(st, L, "make it outside and pass it in",
                          "randperm cannot be traced");
+  n = s.d[0] = count >= 0 && count < 0x1p40 ? (int64_t)count : -1;
   if (n < 0 || (double)n != count)
     return limn_lua_fail(st, L, NULL, "randperm: %g is no size", count);
   make_places(st, L, 2, "randperm", &p);

@@ -244,9 +244,12 @@ static int model_collect(limn_model *m, const limn_graph *g) {
                        : gc->cell->name ? gc->cell->name
                                         : NULL;
     if (model_object(m, gc->cell)) continue;
-    if (!name || !*name)
-      return limn_fail(m->c, LIMN_ENAME,
-                       "graph %.100s uses a cell that has no name", g->name);
+    if (!name || !*name) {
+      limn_fail(m->c, LIMN_ENAME, "graph %.100s uses a cell that has no name",
+                g->name);
+      return limn_hint(m->c, LIMN_ENAME, "save it under a key of its own "
+                       "beside the graph, or set cell.name");
+    }
     LIMN_TRY(limn_model_add_cell(m, name, gc->cell));
   }
   for (uint32_t i = 0; i < g->nconst; i++)

@@ -347,9 +347,6 @@ int limn_rule_reduction(limn_context *c, int op, const limn_type *a,
   int64_t count;
   int dtype, operand;
   char text[TEXT];
-  if (a[0].kind != LIMN_V_TENSOR)
-    return limn_fail(c, LIMN_EARG, "x must be a tensor, not %s",
-                     limn_type_text(text, sizeof text, &a[0]));
   LIMN_TRY(limn_rule_tensor(c, &a[0], "x", &x));
   LIMN_TRY(limn_rule_reduce(c, &x.shape, &a[1], &a[2], &s, &count));
   limn_promote(&x, 1, limn_op_get(op)->rule, &dtype, &operand);

@@ -62,6 +62,10 @@ void limn_graph_forget(limn_graph *g);
 int limn_apply(limn_context *c, int op, const limn_value *a, int n,
                limn_device *dev, limn_value *out);
 
+/* Give a cell a new value in eager code. On a tape this is recorded, so that
+ * later reads are differentiated through it. v: a tensor or a cell. */
+int limn_assign(limn_context *c, limn_cell *cell, const limn_value *v);
+
 /* Eager gradients: the gradient of `loss` recorded on tape t with respect to
  * wrt[n] (nodes of t's graph; 0: not recorded at all). out[i] is +1, or NULL
  * where the loss does not reach. The backward graph is cached by structure. */

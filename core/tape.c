@@ -47,6 +47,40 @@ bail:
   return rc;
 }
 
+static int tape_assign(limn_trace *t, limn_cell *cell, const limn_value *v,
+                       limn_tensor *now) {
+  limn_value x[2] = {*v, {0}}, made = {0};
+  limn_arg a;
+  int rc = 0;
+  if (now->dtype != cell->dtype) {
+    x[1].tag = LIMN_A_DTYPE;
+    x[1].i = cell->dtype;
+    LIMN_TRY(limn_tape_apply(t, OP_convert, x, 2, NULL, &made));
+    x[0] = made;
+    now = made.t;
+  }
+  LIMN_GO(limn_cell_assign(cell, now));
+  LIMN_GO(limn_trace_arg(t, &x[0], &a));
+  LIMN_GO(limn_trace_cell_write(t, cell, a));
+bail:
+  limn_tensor_release(made.t);
+  return rc;
+}
+
+int limn_assign(limn_context *c, limn_cell *cell, const limn_value *v) {
+  limn_trace *t = c->trace && c->trace->tape ? c->trace : NULL;
+  limn_tensor *now = v->t;
+  limn_arg before;
+  int rc;
+  if (v->tag == LIMN_X_CELL) LIMN_TRY(limn_cell_get(v->cell, NULL, &now));
+  /* The tape keeps the value on entry, if it has not seen the cell yet. */
+  if (t) LIMN_TRY(limn_trace_cell_read(t, cell, &before));
+  limn_tensor_retain(now); /* assigning may drop the cell's own */
+  rc = t ? tape_assign(t, cell, v, now) : limn_cell_assign(cell, now);
+  limn_tensor_release(now);
+  return rc;
+}
+
 /* -- Gradients -- */
 
 typedef struct {

@@ -23,6 +23,11 @@ end
 
 local graph = core.raw "graph".__index
 
+setmetatable(graph, {__index = function(_, k)
+  if type(k) ~= "string" then return nil end
+  fail("a graph has no method '" .. k .. "'" .. core.near(k, graph))
+end})
+
 local function each(list)
   local i = 0
   return function()

@@ -120,7 +120,8 @@ local function differentiate(f, flat, names, unused, args)
 end
 
 local function check_function(f, who)
-  if type(f) ~= "function" and not getmetatable(f) then
+  local mt = getmetatable(f)
+  if type(f) ~= "function" and not (type(mt) == "table" and mt.__call) then
     fail(who .. ": a function is wanted, not "
       .. (f == nil and "nil" or "a " .. type(f)))
   end

@@ -57,8 +57,17 @@ for name, dtype in pairs {
   end
 end
 
+local function check(x, who)
+  local kind = core.type(x)
+  if kind ~= "tensor" and kind ~= "cell" then
+    fail(who .. ": a tensor is wanted, not " .. (x == nil and "nil" or "a "
+      .. (kind or type(x))))
+  end
+end
+
 --- x of two dims transposed; of one dim itself.
 function methods.t(x)
+  check(x, "t")
   local n = x:dim()
   if n > 2 then
     fail("t needs a matrix, not " .. n .. " dims", "use :transpose(dim1, dim2)")
@@ -70,6 +79,8 @@ end
 
 --- Sum of the products of two vectors.
 function methods.dot(x, y)
+  check(x, "dot")
+  check(y, "dot")
   if x:dim() ~= 1 or y:dim() ~= 1 then fail "dot needs two vectors" end
   local z = ops.matmul(x, y)
   return z
@@ -82,6 +93,7 @@ methods.repeat_ = methods.tile
 -- -- Parts ----------------------------------------------------------------
 
 local function whole_dim(x, dim, who)
+  check(x, who)
   local n = x:dim()
   if type(dim) ~= "number" or dim % 1 ~= 0 then
     fail(who .. ": a dim must be a whole number")
@@ -92,6 +104,14 @@ local function whole_dim(x, dim, who)
       who, dim, n))
   end
   return d
+end
+
+-- v is a number or a size of the trace.
+local function check_size(v, who)
+  if type(v) ~= "number" and core.type(v) ~= "dim" then
+    fail(who .. " is a whole number, not "
+      .. (v == nil and "nil" or "a " .. (core.type(v) or type(v))))
+  end
 end
 
 -- Positions first..last of one dim.
@@ -106,7 +126,8 @@ end
 --- `length` positions of dim from `start` (counts from 1).
 function methods.narrow(x, dim, start, length)
   local d = whole_dim(x, dim, "narrow")
-  if start == nil or length == nil then fail "narrow(dim, start, length)" end
+  check_size(start, "narrow(dim, start, length): start")
+  check_size(length, "narrow(dim, start, length): length")
   local y = part(x, d, start, start + length - 1)
   return y
 end
@@ -128,7 +149,10 @@ function methods.split(x, size, dim)
   local n = limn.value(x:size(d)) -- the number of parts depends on it
   if type(size) == "table" then
     local sum = 0
-    for _, s in ipairs(size) do sum = sum + s end
+    for _, s in ipairs(size) do
+      check_size(s, "split: a size")
+      sum = sum + s
+    end
     if sum ~= n then
       fail(("split: the sizes sum to %s, dim %d has %s"):format(
         tostring(sum), d, tostring(n)))
@@ -153,6 +177,9 @@ end
 
 --- At most `count` parts of equal size along dim; the last may be smaller.
 function methods.chunk(x, count, dim)
+  if type(count) ~= "number" or count < 1 or count % 1 ~= 0 then
+    fail "chunk: the number of parts is a whole number above 0"
+  end
   local d = whole_dim(x, dim or 1, "chunk")
   local size = x:size(d)
   -- Where the size is a multiple in the example it is one in every run: the
@@ -211,6 +238,7 @@ limn.scatter = methods.scatter
 --- x rolled along dim: what leaves at the end comes in at the front.
 function methods.roll(x, shift, dim)
   local d = whole_dim(x, dim or 1, "roll")
+  check_size(shift, "roll: the shift")
   local n = x:size(d)
   local k = shift % n
   local y = ops.cat({part(x, d, n - k + 1, n), part(x, d, 1, n - k)}, d)
@@ -242,7 +270,11 @@ end
 
 --- n values from first to last, both included, at equal distance.
 function limn.linspace(first, last, n, options)
-  if n == nil then fail "linspace(first, last, n)" end
+  for i, v in ipairs {first or "", last or "", n or ""} do
+    if type(v) ~= "number" and not core.type(v) then
+      fail(("linspace(first, last, n): argument %d is not a number"):format(i))
+    end
+  end
   if n == 1 then
     local one = limn.full({1}, first, options)
     return one

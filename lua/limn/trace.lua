@@ -34,7 +34,7 @@ M.value = core.value
 for _, name in ipairs {"floor", "ceil", "sqrt", "abs", "log", "exp"} do
   local f, d, op = math[name], dim[name], ops[name]
   M[name] = function(x, ...)
-    if type(x) == "number" then return (f(x, ...)) end
+    if type(x) == "number" then return (f(x)) end
     local y
     if type(x) == "cdata" then y = d(x) else y = op(x, ...) end
     return y
