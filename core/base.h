@@ -179,6 +179,7 @@ struct limn_context {
   limn_map sites;     /* error sites of GPU kernels (exec.c) */
   char **site_text;
   uint32_t nsites, site_cap;
+  uint32_t eager_site; /* of the eager op that runs now; 0: none */
   struct limn_pool *pool;
   void *scratch; /* CPU scratch, as large as the largest plan needs */
   size_t scratch_size;

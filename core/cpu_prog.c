@@ -80,8 +80,11 @@ static void prog_number(int dtype, const limn_imm *imm, void *out) {
       return;
     case LIMN_I64: memcpy(out, &imm->i, 8); return;
     case LIMN_BOOL: *(uint8_t *)out = imm->i != 0 || imm->f != 0; return;
-    default: /* beyond the range of a narrow int: the nearest, as for clamp */
-      limn_store_real(dtype, narrow, (double)imm->i);
+    case LIMN_I32: /* beyond its range: the nearest */
+      limn_store_real(LIMN_I32, out, (double)imm->i);
+      return;
+    default:
+      limn_store_int(dtype, narrow, imm->i);
       limn_store_int(LIMN_I32, out, limn_load_int(dtype, narrow));
   }
 }

@@ -129,6 +129,7 @@ typedef struct limn_bind {
   const limn_slot *slot;
   const limn_imm *imm;
   uint64_t seed, draw0, serial;
+  uint32_t site; /* for eager ops, whose line is the call's; 0: the step's */
   limn_fault *fault; /* CPU: where to note the first one */
   limn_context *c;
 } limn_bind;

@@ -373,6 +373,26 @@ static int eager_check_device(eager_call *e, limn_device *dev) {
   return 0;
 }
 
+/* An accelerator tells of a bad index later, so the op's own line goes along;
+ * the plan is shared by all lines that call the op. */
+static uint32_t eager_site(const eager_call *e) {
+  limn_context *c = e->c;
+  char line[256] = "", path[256] = "", text[600];
+  bool there = false, label = false;
+  if (e->op != OP_index_select && e->op != OP_gather &&
+      e->op != OP_index_add && e->op != OP_scatter_add)
+    return 0;
+  for (int i = 0; i < e->nin; i++)
+    there |= e->in[i].t && !e->in[i].t->st->dev->ops->host;
+  if (!there || !c->where) return 0;
+  for (int i = 0; i < e->n; i++)
+    label |= e->a[i].tag == LIMN_A_STR && !strcmp(e->a[i].s, "label");
+  c->where(c->where_user, line, sizeof line, path, sizeof path);
+  snprintf(text, sizeof text, "%s%s%s", line, *line ? ": " : "",
+           label ? "class label" : limn_op_get(e->op)->name);
+  return limn_error_site(c, text);
+}
+
 static int eager_run(eager_call *e, limn_device *dev, limn_value *out) {
   limn_context *c = e->c;
   limn_graph *g;
@@ -393,7 +413,9 @@ static int eager_run(eager_call *e, limn_device *dev, limn_value *out) {
     }
   }
   limn_graph_retain(g); /* a callback may empty the cache */
+  c->eager_site = eager_site(e);
   rc = limn_graph_run(g, dev, e->in, NULL, result);
+  c->eager_site = 0;
   limn_graph_release(g);
   if (rc < 0) return rc;
   out->tag = LIMN_X_TENSOR;

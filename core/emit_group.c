@@ -99,11 +99,13 @@ static int code_load(coder *k, limn_ref r, int *at) {
   return 0;
 }
 
-/* Argument a as a value of that dtype. */
+/* Argument a as a value of that dtype. A number keeps the computing type's
+ * precision and range: uint8 x < 300 holds, and x + 300 wraps in the end. */
 static int code_operand(coder *k, limn_arg a, int dtype, int *at) {
   limn_ref r;
   int x = 0;
-  if (!emit_is_tensor(k->e, a)) return code_imm(k, a, dtype, at);
+  if (!emit_is_tensor(k->e, a))
+    return code_imm(k, a, limn_dtype_compute(dtype), at);
   r = emit_canon(k->e, a);
   if (k->e->instr_stamp[r - 1] == k->e->stamp) {
     x = k->e->instr[r - 1];
@@ -117,7 +119,7 @@ static int code_operand(coder *k, limn_arg a, int dtype, int *at) {
 
 /* clamp without a bound: the extreme of the dtype. */
 static int code_bound(coder *k, bool low, int dtype, int *at) {
-  limn_instr i = {LIMN_I_IMM, (uint8_t)dtype,
+  limn_instr i = {LIMN_I_IMM, (uint8_t)limn_dtype_compute(dtype),
                   (uint8_t)limn_dtype_compute(dtype), 0, 0, 0, 0};
   double inf = low ? -1e308 * 10 : 1e308 * 10;
   int64_t top = limn_dtype_compute(dtype) == LIMN_I32 ? INT32_MAX : INT64_MAX;

@@ -544,6 +544,7 @@ int limn_plan_run(limn_plan *p, const limn_run_arg *in,
   b.draw0 = p->c->draws;
   b.serial = ++p->c->serial;
   b.fault = &fault;
+  b.site = p->c->eager_site;
   b.c = p->c;
   p->c->draws += p->expanded->draws;
   LIMN_GO(exec_steps(p, &b, &started));

@@ -292,7 +292,10 @@ static int64_t gpu_imm_bits(int dtype, const limn_imm *m) {
   double v;
   if (!limn_dtype_float(dtype)) {
     if (dtype == LIMN_BOOL) return m->f != 0;
-    limn_store_int(dtype, &item, m->i);
+    if (dtype == LIMN_I32) /* beyond its range: the nearest */
+      limn_store_real(dtype, &item, (double)m->i);
+    else
+      limn_store_int(dtype, &item, m->i);
     return limn_load_int(dtype, &item);
   }
   limn_store_real(dtype, &item, m->f);
@@ -328,6 +331,9 @@ static void gpu_patch(const limn_gpu_args *a, const limn_bind *b,
       break;
     case LIMN_GPU_SERIAL:
       *n = (int64_t)b->serial;
+      break;
+    case LIMN_GPU_SITE:
+      if (b->site) *n = b->site;
       break;
     }
   }

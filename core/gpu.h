@@ -26,7 +26,8 @@ enum {
   LIMN_GPU_IMM,    /* the bits of imm[arg] as dtype */
   LIMN_GPU_SEED,
   LIMN_GPU_DRAW,
-  LIMN_GPU_SERIAL
+  LIMN_GPU_SERIAL,
+  LIMN_GPU_SITE /* the run's own site, if it has one */
 };
 typedef struct {
   uint8_t kind, dtype;

@@ -418,7 +418,7 @@ static int step_index(gpu_job *j, int64_t total, int64_t n,
   limn_gpu_num(&l->args, total);
   limn_gpu_num(&l->args, n);
   limn_gpu_num(&l->args, s->base);
-  limn_gpu_num(&l->args, s->site);
+  limn_gpu_num_patch(&l->args, LIMN_GPU_SITE, 0, 0, s->site);
   limn_gpu_num_patch(&l->args, LIMN_GPU_SERIAL, 0, 0, 0);
   step_offset(l, &s->out[0]);
   step_offset(l, &s->in[0]);
@@ -485,7 +485,7 @@ static int step_add(gpu_job *j) {
   limn_gpu_num(&l->args, nd ? o->v.d[dim] : 1);
   limn_gpu_num(&l->args, nd ? o->v.s[dim] : 0);
   limn_gpu_num(&l->args, s->base);
-  limn_gpu_num(&l->args, s->site);
+  limn_gpu_num_patch(&l->args, LIMN_GPU_SITE, 0, 0, s->site);
   limn_gpu_num_patch(&l->args, LIMN_GPU_SERIAL, 0, 0, 0);
   step_offset(l, o);
   step_offset(l, v);

@@ -117,29 +117,41 @@ static int backward_cell(backward *b, limn_ref r, limn_tensor **t) {
   return 0;
 }
 
+/* The forward value of node r on the loss's device, +1. A value that was made
+ * of cells alone may lie elsewhere. */
+static int backward_value(backward *b, limn_ref r, limn_tensor **out) {
+  const limn_node *n = limn_graph_node(b->g, r);
+  limn_tensor *t = r <= b->t->nvalue ? b->t->value[r - 1] : NULL;
+  if (!t)
+    return limn_fail(b->c, LIMN_ETRACE, "a value of the forward pass (%s) was "
+                     "not kept", limn_op_get(n->op)->name);
+  if (n->op == OP_cell) LIMN_TRY(backward_cell(b, r, &t));
+  if (b->dev && t->st->dev != b->dev && t->v.ndim > 0)
+    return limn_tensor_to(t, b->dev, t->dtype, out);
+  limn_tensor_retain(t);
+  *out = t;
+  return 0;
+}
+
 static int backward_leaf(backward *b, limn_ref r) {
   const limn_node *n = limn_graph_node(b->g, r);
   limn_run_arg in = {NULL, 0};
   char name[16];
   limn_ref x;
-  int rank = -1;
+  int rank = -1, kind = n->kind;
+  LIMN_TRY(limn_grow(b->c, &b->in, &b->in_cap, b->nin + 1, sizeof in));
   if (n->op == OP_number) {
     in.number = b->t->in[limn_node_args(b->g, r)[0].u.i].f;
   } else {
-    in.t = r <= b->t->nvalue ? b->t->value[r - 1] : NULL;
-    if (!in.t)
-      return limn_fail(b->c, LIMN_ETRACE, "a value of the forward pass (%s) "
-                       "was not kept", limn_op_get(n->op)->name);
+    LIMN_TRY(backward_value(b, r, &in.t));
     rank = in.t->v.ndim;
-    if (n->op == OP_cell) LIMN_TRY(backward_cell(b, r, &in.t));
   }
-  snprintf(name, sizeof name, "v%u", b->nin + 1);
-  LIMN_TRY(limn_graph_add_input(b->bg, name, rank, &x));
-  limn_graph_node(b->bg, x)->kind = n->kind;
-  LIMN_TRY(limn_grow(b->c, &b->in, &b->in_cap, b->nin + 1, sizeof in));
   b->in[b->nin++] = in;
+  snprintf(name, sizeof name, "v%u", b->nin);
+  LIMN_TRY(limn_graph_add_input(b->bg, name, rank, &x));
+  limn_graph_node(b->bg, x)->kind = (uint8_t)kind;
   b->map[r - 1] = limn_aref(x);
-  limn_str_addf(&b->key, "i%d,%d;", rank, n->kind);
+  limn_str_addf(&b->key, "i%d,%d;", rank, kind);
   return 0;
 }
 
@@ -280,6 +292,7 @@ int limn_tape_gradient(limn_trace *t, limn_ref loss, const limn_ref *wrt,
   limn_str_free(&b.key);
   limn_free(c, b.need, nodes);
   limn_free(c, b.map, nodes * sizeof *b.map);
+  for (uint32_t i = 0; i < b.nin; i++) limn_tensor_release(b.in[i].t);
   limn_free(c, b.in, b.in_cap * sizeof *b.in);
   limn_free(c, grad, ((size_t)n + 1) * sizeof *grad);
   return rc;

@@ -1,0 +1,170 @@
+-- What a first user gets wrong: each an error at the user's line, none a crash
+-- or a silent wrong result.
+local U = require "support.util"
+local limn = U.limn
+local nn, optim = limn.nn, limn.optim
+
+-- Every {code, pattern...}: the code raises at its own line, with the patterns.
+local function raise(cases)
+  local env = setmetatable({limn = limn, nn = nn, optim = optim,
+                            T = limn.tensor}, {__index = _G})
+  for _, case in ipairs(cases) do
+    local f = assert(loadstring(case[1], "=user"))
+    setfenv(f, env)
+    local ok, e = pcall(f)
+    assert.is_false(ok, case[1])
+    e = tostring(e)
+    assert.is_truthy(e:find "^user:1: ", case[1] .. "\n" .. e)
+    for i = 2, #case do
+      assert.is_truthy(e:find(case[i]), case[1] .. "\n" .. e)
+    end
+  end
+end
+
+describe("Wrong arguments", function()
+  it("of creations are named", function()
+    raise {
+      {"local x = T {1, nil, 3}", "hole"}, {"local x = T {1, 2, x = 3}"},
+      {"local x = T({1}, 'int65')", "neither a dtype nor a device"},
+      {"local x = limn.randint(6, 1)", "low is 6"},
+      {"local x = limn.randperm(2 ^ 61)", "no size"},
+      {"local x = limn.linspace(0, 1, 'a')", "argument 3"},
+      {"limn.manual_seed 'x'", "whole number"},
+      {"local s = limn.spec {'n', -3}", "no size"},
+      {"local x = limn.ones(2)[{n = 1}]", "names"},
+    }
+    local t = {1} -- more elements than a size can count
+    for _ = 1, 7 do
+      local u = {}
+      for i = 1, 1000 do u[i] = t end
+      t = u
+    end
+    U.message(function() limn.tensor(t) end, "no possible size")
+  end)
+
+  it("of ops are named, numbers and bools for tensors too", function()
+    raise {
+      {"local x = limn.sum(true)", "x must be a tensor"},
+      {"local x = limn.argmax(true)", "x must be a tensor"},
+      {"local x = limn.transpose(true, 1, 1)", "tensor"},
+      {"local x = limn.tile(-1, {})", "tensor"},
+      {"local x = limn.dot(3, 4)", "dot"},
+      {"local x = limn.ones(2):chunk(0)", "parts"},
+      {"local x = limn.ones(2) * limn.number(3)", "argument of graphs"},
+    }
+  end)
+
+  it("of functions that take functions are named", function()
+    raise {
+      {"limn.scope(3)", "function is wanted"}, {"limn.on 'cpu'", "function"},
+      {"limn.on()", "device"}, {"local g = limn.grad('x')", "function"},
+      {"local f = limn.value_and_grad(print, T(1), {unused = 'zero'})",
+       "zeros"},
+      {"local t = {T(1)}; t[2] = t; local g = limn.trace(print, t)", "circle"},
+      {"local g = limn.trace(function(x) return x end, T(1)); g:runinto()",
+       "run_into"},
+    }
+  end)
+
+  it("of models, losses and optimizers are named", function()
+    raise {
+      {"local l = nn.cross_entropy()", "prediction"},
+      {"local p = nn.Parameter(T({1}, 'int64'))", "cannot be trained"},
+      {"local l = nn.Linear(1, 1):to 'cpu'", "follow"},
+      {"nn.Linear(1, 1):load_state_dict(3)", "table"},
+      {"local o = optim.Adam(nn.Linear(1, 1), {betas = 3})", "two numbers"},
+      {"local o = optim.Adam(nn.Linear(1, 1), {lr = -1})", "below 0"},
+      {"local a = nn.Linear(1, 1); local o = optim.SGD {{params = a}, "
+       .. "{params = a}}", "two groups"},
+      {"local o = optim.SGD {{parms = nn.Linear(1, 1)}}", "no 'params'"},
+      {"optim.SGD(nn.Linear(1, 1)):step {weight = 1, bias = 2}", "weight"},
+      {"limn.restore()", "path"}, {"limn.restore 'x'", "objects"},
+    }
+  end)
+
+  it("that would lose a result are refused", function()
+    raise {
+      {"limn.ones(2, 2)[1]:copy_from(limn.ones(2))", "lost"},
+      {"local g = limn.trace(function(x) return x + 1 end, T {1}) "
+       .. "g:run_into({limn.ones(2, 1)[1]}, T {1})", "lost"},
+    }
+  end)
+end)
+
+describe("A jit function", function()
+  it("takes limn.number at a call, and numbers after it", function()
+    local f = limn.jit(function(x, k) return x * k end)
+    local x = limn.ones(1)
+    assert.are.equal(3, f(x, limn.number(3)):item())
+    assert.are.equal(4, f(x, 4):item())
+    assert.are.equal(5, f(x, limn.number(5)):item())
+    assert.are.equal(1, #f:graphs())
+  end)
+
+  it("traces again when an upvalue is rebound, not when it changes its own",
+     function()
+    local n, c, k = 0, limn.ones(1), nil
+    local f = limn.jit(function(x)
+      n = n + 1
+      return x + c + (k or 0)
+    end)
+    local x = limn.zeros(1)
+    for _ = 1, 3 do assert.are.equal(1, f(x):item()) end
+    assert.are.equal(1, n)
+    c = limn.zeros(1)
+    assert.are.equal(0, f(x):item())
+    k = 5
+    assert.are.equal(5, f(x):item())
+    k = nil
+    assert.are.equal(0, f(x):item())
+    assert.are.equal(3, n)
+  end)
+end)
+
+describe("graph:check", function()
+  it("names modules, cells and tensors that were replaced", function()
+    local net = nn.Linear(1, 1)
+    local c = limn.ones(1)
+    local g = limn.trace(function(x) return net(x) + c end, limn.ones(1, 1))
+    assert.is_true(g:check())
+    net.weight = nn.Parameter(limn.ones(1, 1))
+    U.message(function() g:check() end, "field Linear.weight")
+    net = nn.Linear(1, 1)
+    c = limn.zeros(1)
+    U.message(function() g:check() end, "upvalue net", "upvalue c")
+  end)
+end)
+
+describe("limn.custom", function()
+  it("may stand in another one's vjp, eager", function()
+    for k = 1, 3 do -- a plan kept for one k must not serve another
+      local f = limn.custom(function(x) return x * 2 end,
+                            function(g) return g * 3 end)
+      local h = limn.custom(function(x)
+        local y = f(x)
+        return y
+      end, function(g)
+        local y = f(g)
+        return y * k
+      end)
+      local g = limn.grad(function(x)
+        local y = h(x):sum()
+        return y
+      end)
+      U.equal(g(limn.ones(2)), {2 * k, 2 * k})
+    end
+  end)
+
+  it("counts results and gradients", function()
+    local two = limn.custom(function(x) return x, x end, print)
+    local more = limn.custom(function(x) return x end,
+                             function(g) return g, g end)
+    local x = limn.ones(1)
+    U.message(function()
+      limn.grad(function(v) return (two(v)) end)(x)
+    end, "one tensor")
+    U.message(function()
+      limn.grad(function(v) return (more(v):sum()) end)(x)
+    end, "2 gradients for 1")
+  end)
+end)
