@@ -487,6 +487,10 @@ static int graph_m_run_into(lua_State *L) {
   graph_setup(st, L, u, &k, few);
   if (g->nin > GRAPH_FEW) outs++;
   graph_args(&k, L, outs + 1);
+  if (lua_objlen(L, outs) > g->nout)
+    return limn_lua_fail(st, L, NULL, "run_into: %d tensors for %d result%s",
+                         (int)lua_objlen(L, outs), (int)g->nout,
+                         g->nout == 1 ? "" : "s");
   for (uint32_t i = 0; i < g->nout; i++) {
     limn_handle *h;
     limn_shape s;

@@ -185,6 +185,13 @@ describe("run_into", function()
     end)
   end)
 
+  it("refuses more tensors than there are results", function()
+    local g = limn.trace(function(x) return x * 3 end, limn.ones(2))
+    U.message(function()
+      g:run_into({limn.zeros(2), limn.zeros(2)}, limn.ones(2))
+    end, "2 tensors for 1 result")
+  end)
+
   it("writes what the handle shows; a clone keeps the old value", function()
     U.each_device(function(dev)
       local g = limn.trace(function(x) return x * 3 end, limn.ones(2))

@@ -622,3 +622,18 @@ describe("Assignment inside a trace", function()
     end)
   end)
 end)
+
+describe("A tail call of the traced function", function()
+  it("has the function's lines, as its frame is gone", function()
+    local first = debug.getinfo(1, "l").currentline + 1
+    local function f(x)
+      local y = x * 2
+      return y:sum(1)
+    end
+    local text = tostring(limn.trace(f, limn.ones(2, 3)))
+    assert.truthy(text:find(("trace_spec.lua:%d-%d"):format(first, first + 3),
+                            1, true), text)
+    assert.truthy(text:find(("trace_spec.lua:%d\n"):format(first + 1), 1, true),
+                  text)
+  end)
+end)

@@ -335,6 +335,7 @@ local function record(f, s, examples)
     args[i] = placeholder(s, examples[i], param_name(f, i))
   end
   s.statics = core.trace_signature(s.tr, args)
+  if type(f) == "function" then core.path_push("", f) end
   local results = pack(f(unpack(args, 1, args.n)))
   local g = core.trace_end(s.tr, results)
   return g
