@@ -106,7 +106,7 @@ static void core_where(void *user, char *line, size_t nline, char *path,
     snprintf(line, nline, "%s", top->range);
   else if (found)
     snprintf(line, nline, "%s:%d", core_file(st, &ar), ar.currentline);
-  /* The traced function itself has no name, and a path starts below its root. */
+  /* The traced function has no name; a path starts below its root. */
   for (int i = st->npath && !*st->path[0].name ? 2 : 1;
        i < st->npath && at < npath; i++)
     at += (size_t)snprintf(path + at, npath - at, "%s%s", at ? "." : "",

@@ -139,6 +139,56 @@ local function sort_out(t)
   return s
 end
 
+-- -- Names of what no key names ---------------------------------------------
+
+-- Modules and optimizers that f reaches through upvalues, with the name of the
+-- upvalue; through functions too, as a loss is one. A module itself: its class.
+local function reached(f, name, list, seen, depth)
+  if seen[f] or depth > 8 then return list end
+  seen[f] = true
+  if type(f) ~= "function" then
+    if method(f, "named_cells") then
+      local mt = getmetatable(f)
+      list[#list + 1] = {name or mt.class_name or mt.kind or "model", f}
+    end
+    return list
+  end
+  for i = 1, 255 do
+    local up, v = debug.getupvalue(f, i)
+    if not up then break end
+    if type(v) == "table" or type(v) == "function" then
+      reached(v, up, list, seen, depth + 1)
+    end
+  end
+  return list
+end
+
+-- Cells of graphs that would have one name get that of their root before it.
+local function name_roots(m, s, taken)
+  local clash, seen = false, {}
+  for _, e in ipairs(s.graphs) do
+    for _, c in ipairs(core.graph_cells(e[2])) do
+      local id = c.cell.id
+      local name = taken[id] or c.name
+      clash = clash or seen[name] ~= nil and seen[name] ~= id
+      seen[name] = id
+    end
+  end
+  if not clash then return end
+  local functions = {}
+  for _, e in ipairs(s.graphs) do
+    local f = core.graph_data(e[2]).f
+    for _, r in ipairs(f and reached(f, nil, {}, functions, 0) or {}) do
+      for path, cell in r[2]:named_cells() do
+        if not taken[cell.id] then
+          taken[cell.id] = r[1] .. "." .. path
+          core.model_add(m, taken[cell.id], cell)
+        end
+      end
+    end
+  end
+end
+
 local function build(t, who)
   if not plain(t) then
     t = {graph = t}
@@ -152,10 +202,12 @@ local function build(t, who)
   local s = sort_out(t)
   local m = core.model_new()
   -- One root: no prefix. Several: the key of each is its prefix.
+  local taken = {} -- names by cell
   for _, r in ipairs(s.roots) do
     local prefix = #s.roots > 1 and r[1] .. "." or ""
     for path, cell in r[2]:named_cells() do
       core.model_add(m, prefix .. path, cell)
+      taken[cell.id] = taken[cell.id] or prefix .. path
     end
     if method(r[2], "named_modes") then
       for path, mode in r[2]:named_modes() do
@@ -163,7 +215,11 @@ local function build(t, who)
       end
     end
   end
-  for _, e in ipairs(s.tensors) do core.model_add(m, e[1], e[2]) end
+  for _, e in ipairs(s.tensors) do
+    core.model_add(m, e[1], e[2])
+    if e.cell then taken[e[2].id] = e[1] end
+  end
+  name_roots(m, s, taken)
   for _, e in ipairs(s.graphs) do core.model_add(m, e[1], e[2]) end
   return m
 end
