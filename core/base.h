@@ -128,6 +128,7 @@ typedef struct {
   uint32_t passes;
   char dump[16];    /* LIMN_DUMP letters: g f p k x */
   bool verify;      /* LIMN_VERIFY=1: recompute each run unfused, compare */
+  int threads;      /* LIMN_THREADS, for hosts that leave it open */
   int isa;          /* LIMN_ISA: 0 best, 1 base, 2 avx2, 3 avx512 */
   bool no_opencl, no_cuda; /* LIMN_DEVICES=cpu[,opencl][,cuda] */
   char opencl_lib[256], clblast_lib[256];
@@ -147,6 +148,12 @@ typedef struct { /* LIMN_* counters for stats and tests */
   uint64_t plans, plan_hits, compiles, uploads, downloads, kernels, copies;
   uint64_t allocs; /* limn_realloc calls that allocate */
 } limn_counters;
+
+typedef struct {
+  struct limn_plan *first, *last; /* most recent first */
+  uint32_t n, max; /* max 0: the default */
+  size_t bytes, max_bytes;
+} limn_plans;
 
 struct limn_context {
   limn_options opt;
@@ -170,11 +177,9 @@ struct limn_context {
   struct limn_trace *trace; /* innermost trace or tape, or NULL */
   uint64_t serial;          /* numbers traces, runs and versions */
   struct limn_cell *cells;  /* all live cells, a list (cell.c) */
-  /* LRU of plans over all graphs, most recent first (plan.c) */
-  struct limn_plan *plan_first, *plan_last;
-  uint32_t nplans, plan_max; /* 0: the default */
-  size_t plan_max_bytes;
-  size_t plan_bytes;
+  /* LRUs of plans over all graphs: [0] of traced ones, [1] of eager ops, so
+   * that eager traffic evicts no traced plan (plan.c) */
+  limn_plans plans[2];
   struct limn_eager *eager;
   limn_map sites;     /* error sites of GPU kernels (exec.c) */
   char **site_text;

@@ -26,6 +26,7 @@ struct limn_call {
   void *scratch;   /* the host's workspace, or NULL */
   void *own;       /* workspace of the library's */
   size_t own_size;
+  uint64_t modes; /* of the graph's modules when the call was prepared */
   bool prepared;
 };
 
@@ -235,6 +236,9 @@ static int call_check_array(limn_call *k, const limn_array *a) {
   for (int d = 0; d < a->ndim; d++) empty |= a->shape[d] == 0;
   if (!a->data && !empty)
     return limn_fail(k->c, LIMN_EARG, "the array has no data");
+  if ((uintptr_t)a->data % (uintptr_t)limn_dtype_size(a->dtype))
+    return limn_fail(k->c, LIMN_EARG, "the array's data is not aligned to its "
+                     "%d-byte elements", limn_dtype_size(a->dtype));
   return 0;
 }
 
@@ -362,31 +366,46 @@ int limn_call_workspace(limn_call *k, size_t *bytes) {
   return 0;
 }
 
-/* Bound outputs on the CPU are written in place; others get memory. */
+static int call_check_output(limn_call *k, uint32_t i) {
+  const limn_out_info *o = &k->plan->out[i];
+  const limn_array *a = &k->out[i].a;
+  char want[96], got[96];
+  if (a->dtype == o->dtype && a->ndim == o->v.ndim &&
+      !memcmp(a->shape, o->v.d, sizeof *a->shape * (size_t)a->ndim) &&
+      call_is_dense(a))
+    return 0;
+  return limn_fail(k->c, LIMN_ESHAPE,
+                   "output %u is %s %s; it was bound to %s %s%s", i + 1,
+                   limn_dtype_name(o->dtype),
+                   limn_shape_text(want, sizeof want, o->v.ndim, o->v.d),
+                   limn_dtype_name(a->dtype),
+                   limn_shape_text(got, sizeof got, a->ndim, a->shape),
+                   call_is_dense(a) ? "" : " with strides");
+}
+
+/* Bound outputs on the CPU are written in place; others get memory, which an
+ * accelerator's run copies to what is bound. */
 static int call_output(limn_call *k, uint32_t i) {
   const limn_out_info *o = &k->plan->out[i];
   call_slot *s = &k->out[i];
   limn_shape shape = {o->v.ndim, {0}};
   if (o->kind != LIMN_V_TENSOR) return 0;
   memcpy(shape.d, o->v.d, sizeof shape.d);
-  if (s->bound && k->dev->ops->host) {
-    char want[96], got[96];
-    if (s->a.dtype != o->dtype || s->a.ndim != o->v.ndim ||
-        memcmp(s->a.shape, o->v.d, 8 * (size_t)o->v.ndim) ||
-        !call_is_dense(&s->a))
-      return limn_fail(
-          k->c, LIMN_ESHAPE,
-          "output %u is %s %s; it was bound to %s %s", i + 1,
-          limn_dtype_name(o->dtype),
-          limn_shape_text(want, sizeof want, o->v.ndim, o->v.d),
-          limn_dtype_name(s->a.dtype),
-          limn_shape_text(got, sizeof got, s->a.ndim, s->a.shape));
+  if (s->bound) LIMN_TRY(call_check_output(k, i));
+  if (s->bound && k->dev->ops->host)
     LIMN_TRY(call_borrow(k, &s->a, &s->t));
-  } else {
+  else
     LIMN_TRY(limn_tensor_new(k->c, k->dev, o->dtype, &shape, &s->t));
-  }
   k->into[i] = s->t;
   return 0;
+}
+
+/* The modes that the plan was made for, in a few bits. */
+static uint64_t call_modes(const limn_graph *g) {
+  uint64_t bits = (uint64_t)(g->mode_override + 1);
+  for (uint32_t i = 0; i < g->nmode; i++)
+    bits = bits * 2654435761u + g->mode[i].mode->training + 1;
+  return bits;
 }
 
 int limn_call_prepare(limn_call *k, void *memory, size_t bytes) {
@@ -408,6 +427,7 @@ int limn_call_prepare(limn_call *k, void *memory, size_t bytes) {
     k->own_size = k->plan->scratch;
     k->scratch = k->own;
   }
+  k->modes = call_modes(k->g);
   k->prepared = true;
   return 0;
 }
@@ -447,9 +467,9 @@ static int call_download(limn_call *k) {
 int limn_call_run(limn_call *k) {
   bool host = k->dev->ops->host;
   if (k->c->last) limn_error_clear(k->c);
-  if (!k->prepared)
+  if (!k->prepared || k->modes != call_modes(k->g))
     return limn_fail(k->c, LIMN_EPLAN, "%s: call limn_call_prepare first; what "
-                     "is bound has changed", k->g->name);
+                     "is bound, or the mode, has changed", k->g->name);
   limn_results_release(k->g, k->result);
   if (!host) LIMN_TRY(call_upload(k));
   LIMN_TRY(limn_plan_run(k->plan, k->arg, k->into, k->scratch, k->result));

@@ -41,6 +41,7 @@ int limn_open(const limn_options *o, limn_context **out) {
   c->opt = opt;
   c->refs = 1;
   limn_flags_read(&c->flags);
+  if (c->opt.threads == 0) c->opt.threads = c->flags.threads;
   limn_seed_set(c, opt.seed ? opt.seed : CONTEXT_SEED);
   if ((rc = limn_devices_open(c)) < 0) {
     limn_log(c, 'e', "%s", c->error); /* the host gets no context to ask */

@@ -214,6 +214,7 @@ static int eager_build(eager_call *e, limn_graph **out) {
   limn_ref r;
   int at = 0, rc = 0;
   LIMN_TRY(limn_graph_new(e->c, limn_op_get(e->op)->name, &g));
+  g->eager = true;
   for (int i = 0; i < e->n; i++)
     LIMN_GO(eager_build_list(e, g, &e->p[i], &e->a[i], &at, &a[i]));
   if (limn_op_random(e->op)) a[e->n - 1] = limn_aint(0);

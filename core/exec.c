@@ -171,8 +171,20 @@ static int exec_bind_write(limn_plan *p, uint32_t at) {
   return 0;
 }
 
+/* Memory of the host may be known by several storages: there bytes count. */
 static bool exec_overlaps(const limn_tensor *a, const limn_tensor *b) {
-  return a && b && a->st == b->st;
+  const limn_tensor *t[2] = {a, b};
+  uintptr_t lo[2], hi[2];
+  if (!a || !b) return false;
+  if (a->st == b->st) return true;
+  if (!a->st->dev->ops->host || !b->st->dev->ops->host) return false;
+  for (int i = 0; i < 2; i++) {
+    int64_t first, last, size = limn_dtype_size(t[i]->dtype);
+    limn_view_extent(&t[i]->v, &first, &last);
+    lo[i] = (uintptr_t)t[i]->st->mem + (uintptr_t)(first * size);
+    hi[i] = (uintptr_t)t[i]->st->mem + (uintptr_t)((last + 1) * size);
+  }
+  return lo[0] < hi[1] && lo[1] < hi[0];
 }
 
 static int exec_check_into(limn_plan *p, const limn_run_arg *in,

@@ -4,13 +4,16 @@
  *                     "-fuse,+simplify". Names: simplify fuse inplace gemm
  *                     prepack pairs, and all. Default: all are on.
  *   LIMN_DUMP         letters of what to write to the log at level 'v':
- *                     g graphs as recorded, f fused, p plans, k kernel
- *                     sources, x execution times
+ *                     g graphs as recorded, f the same as planned (expanded
+ *                     and simplified), p plans with their fused steps, k
+ *                     kernel sources, x execution times
  *   LIMN_VERIFY=1     compute each run a second time, unfused, and compare
  *   LIMN_ISA          instruction set of CPU kernels: base, avx2, avx512.
  *                     Default: the best that the machine has.
  *   LIMN_DEVICES      the kinds of devices to open, "cpu,opencl"; the CPU is
  *                     always there. Default: cpu,opencl,cuda.
+ *   LIMN_THREADS      threads on the CPU, where the host's options leave it
+ *                     open. Default: 1.
  *   LIMN_OPENCL_LIB   path of the OpenCL loader or driver
  *   LIMN_CLBLAST_LIB  path of CLBlast
  *
@@ -81,6 +84,7 @@ void limn_flags_read(limn_flags *f) {
   snprintf(f->dump, sizeof f->dump, "%s", flags_env("LIMN_DUMP"));
   f->verify = !strcmp(flags_env("LIMN_VERIFY"), "1");
   f->isa = flags_isa(flags_env("LIMN_ISA"));
+  f->threads = atoi(flags_env("LIMN_THREADS"));
   f->no_opencl = flags_denies(devices, "opencl");
   f->no_cuda = flags_denies(devices, "cuda");
   snprintf(f->opencl_lib, sizeof f->opencl_lib, "%s",

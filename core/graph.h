@@ -191,6 +191,7 @@ typedef struct limn_graph {
   uint32_t nconst, const_cap;
   limn_graph_mode *mode;
   uint32_t nmode, mode_cap;
+  bool eager; /* one op, or a tape's backward graph: see eager.c */
   int mode_override; /* -1 none, 0 eval, 1 train; set by g:train() */
   limn_guard *guard;
   uint32_t nguard, guard_cap;

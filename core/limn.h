@@ -172,8 +172,9 @@ LIMN_API int limn_call_number(limn_call *c, int i, double v);
 LIMN_API int limn_call_workspace(limn_call *c, size_t *bytes);
 /* memory NULL: the library allocates. Everything is ready afterwards. */
 LIMN_API int limn_call_prepare(limn_call *c, void *memory, size_t bytes);
-/* On the CPU no malloc, lock or system call. LIMN_EPLAN, having done nothing,
- * when a bound array's shape or dtype changed since prepare. */
+/* On the CPU, on one thread, no malloc, lock or system call. LIMN_EPLAN, having
+ * done nothing, when a bound array's shape or dtype, a number that decides a
+ * size, or the model's mode changed since prepare. */
 LIMN_API int limn_call_run(limn_call *c);
 /* The i-th output as it lies in memory (data borrowed until the next run). */
 LIMN_API int limn_call_output(limn_call *c, int i, limn_array *out);

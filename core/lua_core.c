@@ -398,7 +398,6 @@ static int core_gc(lua_State *L) {
 
 static void core_open_context(limn_lua *st, lua_State *L) {
   limn_options o = LIMN_OPTIONS;
-  const char *threads = getenv("LIMN_THREADS");
   int rc;
   lua_getfield(L, LUA_REGISTRYINDEX, core_context_key);
   if (lua_islightuserdata(L, -1)) {
@@ -406,7 +405,6 @@ static void core_open_context(limn_lua *st, lua_State *L) {
   } else {
     o.log = core_log;
     o.user = st;
-    o.threads = threads ? atoi(threads) : 0;
     rc = limn_open(&o, &st->c);
     if (rc < 0) {
       st->c = NULL;

@@ -464,8 +464,59 @@ slow:
   return lua_gettop(L);
 }
 
-/* graph:run_into({outs}, ...): into the tensors' own memory where nothing
- * else holds it, else into new memory that they then hold */
+/* Where output i of run_into goes: the handle's own memory, or where something
+ * else holds that (and no argument, which the run refuses), new memory, which
+ * a handle on the stack owns until the run has succeeded. */
+static limn_tensor *graph_target(graph_call *k, lua_State *L, int outs,
+                                 uint32_t i, limn_tensor *const *into) {
+  limn_lua *st = k->st;
+  limn_graph *g = k->u->g;
+  limn_handle *h, *fresh;
+  limn_shape s;
+  char got[300];
+  lua_rawgeti(L, outs, (int)i + 1);
+  h = limn_lua_to(st, L, -1, LIMN_U_TENSOR);
+  if (!h || !h->t)
+    limn_lua_fail(st, L, NULL, "run_into: output %u needs a tensor, not %s",
+                  i + 1, limn_lua_what(st, L, -1, got, sizeof got));
+  if (h->flags & LIMN_H_ROW)
+    limn_lua_fail(st, L, "give it a tensor of its own, then x[i] = y",
+                  "run_into: output %u is a part that was taken out of a "
+                  "tensor; the result would be lost", i + 1);
+  lua_pop(L, 1);
+  if (h->t->refs == 1 && h->t->st->refs == 1 && !h->t->st->borrowed)
+    return h->t;
+  for (uint32_t j = 0; j < g->nin; j++)
+    if (!g->in[j].number && k->in[j].t->st == h->t->st) return h->t;
+  for (uint32_t j = 0; j < i; j++)
+    if (into[j] && into[j]->st == h->t->st) return h->t;
+  luaL_checkstack(L, 4, "run_into");
+  fresh = limn_lua_new_tensor(st, L);
+  s = limn_tensor_shape(h->t);
+  limn_lua_check(st, L, limn_tensor_new(st->c, h->t->st->dev, h->t->dtype, &s,
+                                        &fresh->t));
+  return fresh->t;
+}
+
+/* The run has succeeded: the handles have their new values. */
+static void graph_settle(graph_call *k, lua_State *L, int outs,
+                         limn_tensor *const *into) {
+  for (uint32_t i = 0; i < k->u->g->nout; i++) {
+    limn_handle *h;
+    if (!into[i]) continue;
+    lua_rawgeti(L, outs, (int)i + 1);
+    h = limn_lua_to(k->st, L, -1, LIMN_U_TENSOR);
+    lua_pop(L, 1);
+    limn_lua_moved(k->st, h);
+    if (h->t == into[i]) continue;
+    limn_tensor_retain(into[i]);
+    limn_tensor_release(h->t);
+    h->t = into[i];
+  }
+}
+
+/* graph:run_into({outs}, ...): the tensors get the results as their values, in
+ * their own memory where nothing else holds it; unchanged if the run fails. */
 static int graph_m_run_into(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_lua_graph *u = limn_lua_check_graph(st, L, 1);
@@ -474,7 +525,6 @@ static int graph_m_run_into(lua_State *L) {
   limn_tensor *few_t[GRAPH_FEW], **into = few_t;
   graph_call k;
   int n, outs = 2;
-  char got[300];
   if (st->c->trace)
     return limn_lua_fail(st, L, "call the graph", "run_into writes to "
                          "tensors, which nothing can record");
@@ -491,42 +541,13 @@ static int graph_m_run_into(lua_State *L) {
     return limn_lua_fail(st, L, NULL, "run_into: %d tensors for %d result%s",
                          (int)lua_objlen(L, outs), (int)g->nout,
                          g->nout == 1 ? "" : "s");
-  for (uint32_t i = 0; i < g->nout; i++) {
-    limn_handle *h;
-    limn_shape s;
-    limn_tensor *t;
-    into[i] = NULL;
-    if (!graph_out_tensor(g, i)) continue;
-    lua_rawgeti(L, outs, (int)i + 1);
-    h = limn_lua_to(st, L, -1, LIMN_U_TENSOR);
-    if (!h || !h->t)
-      return limn_lua_fail(st, L, NULL, "run_into: output %u needs a tensor, "
-                           "not %s", i + 1,
-                           limn_lua_what(st, L, -1, got, sizeof got));
-    if (h->flags & LIMN_H_ROW)
-      return limn_lua_fail(st, L, "give it a tensor of its own, then x[i] = y",
-                           "run_into: output %u is a part that was taken out "
-                           "of a tensor; the result would be lost", i + 1);
-    lua_pop(L, 1);
-    if (h->t->refs > 1 || h->t->st->refs > 1 || h->t->st->borrowed) {
-      bool overlaps = false; /* the run refuses that; keep it visible */
-      for (uint32_t j = 0; j < g->nin; j++)
-        overlaps |= !g->in[j].number && k.in[j].t->st == h->t->st;
-      for (uint32_t j = 0; j < i; j++)
-        overlaps |= into[j] && into[j]->st == h->t->st;
-      if (!overlaps) {
-        s = limn_tensor_shape(h->t);
-        limn_lua_check(st, L, limn_tensor_new(st->c, h->t->st->dev,
-                                              h->t->dtype, &s, &t));
-        limn_tensor_release(h->t);
-        h->t = t;
-      }
-    }
-    limn_lua_moved(st, h);
-    into[i] = h->t;
-  }
+  for (uint32_t i = 0; i < g->nout; i++)
+    into[i] = graph_out_tensor(g, i) ? graph_target(&k, L, outs, i, into)
+                                     : NULL;
   n = graph_run(&k, L, into, outs);
-  return n < 0 ? limn_lua_raise(st, L) : n;
+  if (n < 0) return limn_lua_raise(st, L);
+  graph_settle(&k, L, outs, into);
+  return n;
 }
 
 static int graph_gc(lua_State *L) {

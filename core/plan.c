@@ -11,6 +11,7 @@
 
 #define PLAN_ENTRIES 512
 #define PLAN_BYTES ((size_t)256 << 20)
+#define PLAN_SITES 16384
 #define PLAN_ALIGN 256 /* of temporaries in scratch; suits every device */
 
 /* -- Arena -- */
@@ -52,10 +53,14 @@ void limn_arena_free(limn_arena *a) {
 
 /* -- Error sites -- */
 
+/* One for each line that indexes. Kernels in flight refer to them, so they
+ * stay; code that is made anew without end shares the last. */
 uint32_t limn_error_site(limn_context *c, const char *text) {
   size_t n = strlen(text);
   uintptr_t at = n ? (uintptr_t)limn_map_get(&c->sites, text, n) : 0;
   if (at) return (uint32_t)at;
+  if (c->nsites == PLAN_SITES) text = "indexing", n = strlen(text);
+  if (c->nsites > PLAN_SITES) return PLAN_SITES;
   if (limn_grow(c, &c->site_text, &c->site_cap, c->nsites + 2,
                 sizeof *c->site_text) < 0)
     return 0;
@@ -71,21 +76,25 @@ uint32_t limn_error_site(limn_context *c, const char *text) {
 
 /* -- The cache -- */
 
+static limn_plans *plan_list(const limn_plan *p) {
+  return &p->c->plans[p->g->eager];
+}
+
 static void plan_unlink_lru(limn_plan *p) {
-  limn_context *c = p->c;
+  limn_plans *l = plan_list(p);
   if (p->lru_prev) p->lru_prev->lru_next = p->lru_next;
-  else if (c->plan_first == p) c->plan_first = p->lru_next;
+  else if (l->first == p) l->first = p->lru_next;
   if (p->lru_next) p->lru_next->lru_prev = p->lru_prev;
-  else if (c->plan_last == p) c->plan_last = p->lru_prev;
+  else if (l->last == p) l->last = p->lru_prev;
   p->lru_prev = p->lru_next = NULL;
 }
 
 static void plan_link_lru(limn_plan *p) {
-  limn_context *c = p->c;
-  p->lru_next = c->plan_first;
-  if (c->plan_first) c->plan_first->lru_prev = p;
-  c->plan_first = p;
-  if (!c->plan_last) c->plan_last = p;
+  limn_plans *l = plan_list(p);
+  p->lru_next = l->first;
+  if (l->first) l->first->lru_prev = p;
+  l->first = p;
+  if (!l->last) l->last = p;
 }
 
 static void plan_unlink_graph(limn_plan *p) {
@@ -131,19 +140,20 @@ void limn_plan_free(limn_plan *p) {
 }
 
 static void plan_drop(limn_plan *p) {
+  limn_plans *l = plan_list(p);
   plan_unlink_lru(p);
   plan_unlink_graph(p);
-  p->c->nplans--;
-  p->c->plan_bytes -= p->bytes;
+  l->n--;
+  l->bytes -= p->bytes;
   limn_plan_free(p);
 }
 
 /* Keep within bounds; the plan in hand and plans in use stay. */
-static void plan_trim(limn_context *c, const limn_plan *keep) {
-  limn_plan *p = c->plan_last, *prev;
-  uint32_t entries = c->plan_max ? c->plan_max : PLAN_ENTRIES;
-  size_t bytes = c->plan_max_bytes ? c->plan_max_bytes : PLAN_BYTES;
-  for (; p && (c->nplans > entries || c->plan_bytes > bytes); p = prev) {
+static void plan_trim(limn_plans *l, const limn_plan *keep) {
+  limn_plan *p = l->last, *prev;
+  uint32_t entries = l->max ? l->max : PLAN_ENTRIES;
+  size_t bytes = l->max_bytes ? l->max_bytes : PLAN_BYTES;
+  for (; p && (l->n > entries || l->bytes > bytes); p = prev) {
     prev = p->lru_prev;
     if (p == keep || p->busy || p->pins) continue;
     if (p->g->planner) p->g->planner->stats.evicted++;
@@ -152,13 +162,16 @@ static void plan_trim(limn_context *c, const limn_plan *keep) {
 }
 
 void limn_plans_limit(limn_context *c, uint32_t entries, size_t bytes) {
-  c->plan_max = entries;
-  c->plan_max_bytes = bytes;
-  plan_trim(c, NULL);
+  for (int i = 0; i < LIMN_COUNT(c->plans); i++) {
+    c->plans[i].max = entries;
+    c->plans[i].max_bytes = bytes;
+    plan_trim(&c->plans[i], NULL);
+  }
 }
 
 void limn_plans_free(limn_context *c) {
-  while (c->plan_first) plan_drop(c->plan_first);
+  for (int i = 0; i < LIMN_COUNT(c->plans); i++)
+    while (c->plans[i].first) plan_drop(c->plans[i].first);
 }
 
 /* Plans that run or that calls hold stay until the graph goes. */
@@ -568,7 +581,7 @@ int limn_plan_find(limn_graph *g, limn_device *dev, const limn_run_arg *in,
       p->next = n->first;
       n->first = p;
     }
-    if (g->c->plan_first != p) {
+    if (plan_list(p)->first != p) {
       plan_unlink_lru(p);
       plan_link_lru(p);
     }
@@ -587,9 +600,9 @@ int limn_plan_find(limn_graph *g, limn_device *dev, const limn_run_arg *in,
   n->stats.entries++;
   n->stats.bytes += p->bytes;
   g->c->count.plans++;
-  g->c->nplans++;
-  g->c->plan_bytes += p->bytes;
-  plan_trim(g->c, p);
+  plan_list(p)->n++;
+  plan_list(p)->bytes += p->bytes;
+  plan_trim(plan_list(p), p);
   *out = p;
   return 0;
 }

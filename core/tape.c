@@ -286,6 +286,7 @@ int limn_tape_gradient(limn_trace *t, limn_ref loss, const limn_ref *wrt,
     b.map = limn_alloc(c, nodes * sizeof *b.map);
     rc = b.need && b.map ? limn_graph_new(c, "backward", &b.bg) : LIMN_EMEM;
   }
+  if (rc == 0) b.bg->eager = true;
   if (rc == 0) rc = backward_build(&b, grad, n);
   if (rc == 0) rc = backward_run(&b, grad, n, out);
   limn_graph_release(b.bg);
