@@ -473,6 +473,15 @@ bail:
   return rc;
 }
 
+/* A dry run hands back what it would have written. */
+static int exec_keep(limn_plan *p, const limn_run_arg *in) {
+  for (uint32_t i = 0; p->kept && i < p->nwrite; i++) {
+    const limn_write_info *w = &p->write[i];
+    LIMN_TRY(exec_value(p, w->slot, w->dtype, w->v, in, NULL, &p->kept[i]));
+  }
+  return 0;
+}
+
 static void exec_void(limn_plan *p) {
   for (uint32_t i = 0; i < p->nwrite; i++)
     limn_cell_void(p->expanded->cell[p->write[i].cell].cell, p->c->error);
@@ -562,7 +571,7 @@ int limn_plan_run(limn_plan *p, const limn_run_arg *in,
   LIMN_GO(exec_steps(p, &b, &started));
   LIMN_GO(exec_fault(p, &fault));
   LIMN_GO(exec_results(p, in, into, out));
-  if (!p->dry) LIMN_GO(exec_commit(p, &b, in, into));
+  LIMN_GO(p->dry ? exec_keep(p, in) : exec_commit(p, &b, in, into));
 bail:
   if (rc < 0 && started && !p->dry) exec_void(p);
   if (rc < 0) limn_results_release(p->g, out);

@@ -192,7 +192,8 @@ static int verify_tensor(limn_plan *p, limn_tensor *a, limn_tensor *b,
   for (int64_t i = 0; rc == 0 && i < n; i++) {
     double u = limn_load_real(a->dtype, x + i * size);
     double v = limn_load_real(a->dtype, y + i * size);
-    if (u == v || (u != u && v != v) || fabs(u - v) <= tol * scale) continue;
+    if (!memcmp(x + i * size, y + i * size, (size_t)size)) continue;
+    if ((u == v && limn_dtype_float(a->dtype)) || (u != u && v != v) || fabs(u - v) <= tol * scale) continue;
     rc = limn_fail(c, LIMN_EARG,
                    "LIMN_VERIFY: %s of %s differs at element %lld: %g fused, "
                    "%g unfused", what, p->g->name, (long long)i + 1, u, v);
@@ -202,42 +203,80 @@ static int verify_tensor(limn_plan *p, limn_tensor *a, limn_tensor *b,
   return rc;
 }
 
-/* Run unfused first without committing, then as planned, and compare. */
+/* The cells as they are now against what the dry run kept. */
+static int verify_writes(limn_plan *p, const limn_plan *plain) {
+  for (uint32_t i = 0; i < plain->nwrite; i++) {
+    limn_cell *cell = plain->expanded->cell[plain->write[i].cell].cell;
+    limn_tensor *now;
+    LIMN_TRY(limn_cell_get(cell, p->dev, &now));
+    LIMN_TRY(verify_tensor(p, now, plain->kept[i],
+                           cell->name ? cell->name : "a cell"));
+  }
+  return 0;
+}
+
+/* Runs `plain`, the same graph unfused, without committing. */
+static int verify_dry(limn_plan *plain, const limn_run_arg *in,
+                      limn_result *ref) {
+  limn_context *c = plain->c;
+  uint32_t passes = c->flags.passes;
+  int rc;
+  c->flags.passes = 0; /* no write in place: it is not to be kept */
+  plain->dry = true;
+  rc = limn_plan_run(plain, in, NULL, NULL, ref);
+  plain->dry = false;
+  c->flags.passes = passes;
+  return rc;
+}
+
+static int verify_compare(limn_plan *p, const limn_plan *plain,
+                          const limn_result *out, const limn_result *ref) {
+  for (uint32_t k = 0; k < p->g->nout; k++)
+    if (out[k].t) LIMN_TRY(verify_tensor(p, out[k].t, ref[k].t, "result"));
+  return verify_writes(p, plain);
+}
+
+static int verify_run(limn_plan *p, limn_plan *plain, const limn_run_arg *in,
+                      limn_tensor *const *into, limn_result *out) {
+  limn_context *c = p->c;
+  size_t size = (p->g->nout + 1) * sizeof(limn_result);
+  size_t kept = (plain->nwrite + 1) * sizeof(limn_tensor *);
+  limn_result *ref = limn_alloc(c, size);
+  uint64_t draws = c->draws;
+  int rc;
+  plain->kept = limn_alloc(c, kept);
+  rc = ref && plain->kept ? verify_dry(plain, in, ref) : LIMN_EMEM;
+  c->draws = draws;
+  if (rc == 0) {
+    rc = limn_plan_run(p, in, into, NULL, out);
+    if (rc == 0) {
+      rc = verify_compare(p, plain, out, ref);
+      if (rc < 0) limn_results_release(p->g, out);
+    }
+  }
+  if (ref) limn_results_release(p->g, ref);
+  for (uint32_t i = 0; plain->kept && i < plain->nwrite; i++)
+    limn_tensor_release(plain->kept[i]);
+  limn_free(c, plain->kept, kept);
+  plain->kept = NULL;
+  limn_free(c, ref, size);
+  return rc;
+}
+
+/* Run unfused first without committing, then as planned, and compare results
+ * and writes. Graphs that print run once: they would print twice. */
 int limn_plan_verify(limn_plan *p, const limn_run_arg *in,
                      limn_tensor *const *into, limn_result *out) {
   limn_context *c = p->c;
-  limn_graph *g = p->g;
   limn_plan *plain;
   uint32_t passes = c->flags.passes;
-  uint64_t draws = c->draws;
-  size_t size = (g->nout + 1) * sizeof(limn_result);
-  limn_result *ref = NULL;
   int rc;
-  for (uint32_t i = 0; i < g->neffect; i++)
-    if (limn_graph_node(g, g->effect[i])->op == OP_print)
-      return limn_plan_run(p, in, into, NULL, out); /* would print twice */
+  if (p->g->neffect) return limn_plan_run(p, in, into, NULL, out);
   limn_plan_pin(p);
   c->flags.passes = 0;
-  rc = limn_plan_find(g, p->dev, in, &plain);
+  rc = limn_plan_find(p->g, p->dev, in, &plain);
   c->flags.passes = passes;
-  ref = rc == 0 ? limn_alloc(c, size) : NULL;
-  if (rc == 0 && !ref) rc = LIMN_EMEM;
-  if (rc == 0) {
-    plain->dry = true;
-    c->flags.passes = 0; /* no write in place: it is not to be kept */
-    rc = limn_plan_run(plain, in, NULL, NULL, ref);
-    c->flags.passes = passes;
-    plain->dry = false;
-  }
-  c->draws = draws;
-  if (rc == 0) rc = limn_plan_run(p, in, into, NULL, out);
-  for (uint32_t k = 0; rc == 0 && k < g->nout; k++)
-    if (out[k].t) {
-      rc = verify_tensor(p, out[k].t, ref[k].t, "result");
-      if (rc < 0) limn_results_release(g, out);
-    }
-  if (ref) limn_results_release(g, ref);
-  limn_free(c, ref, size);
+  if (rc == 0) rc = verify_run(p, plain, in, into, out);
   limn_plan_unpin(p);
   return rc;
 }

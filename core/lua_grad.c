@@ -187,6 +187,16 @@ static int grad_tape(limn_lua *st, lua_State *L, limn_ref loss,
   return 1;
 }
 
+/* Gradients are of floats with respect to floats. */
+static void grad_check(limn_lua *st, lua_State *L, limn_ref r,
+                       const char *what) {
+  const limn_type *t = r ? limn_trace_hint(st->c->trace, r) : NULL;
+  if (!t || limn_dtype_float(t->dtype)) return;
+  limn_lua_fail(st, L, "convert it first: :to \"float32\"",
+                "%s is %s; only floats have gradients", what,
+                limn_dtype_name(t->dtype));
+}
+
 /* gradient(loss, {nodes}, start, nested): a list of tensors, false where the
  * loss does not reach */
 static int grad_gradient(lua_State *L) {
@@ -198,10 +208,12 @@ static int grad_gradient(lua_State *L) {
   limn_arg *out = lua_newuserdata(L, ((size_t)n + 1) * sizeof *out);
   grad_need(st, L);
   loss = grad_ref(st, L, 1);
+  grad_check(st, L, loss, "the loss");
   for (int k = 0; k < n; k++) {
     lua_rawgeti(L, 2, k + 1);
     wrt[k] = (limn_ref)lua_tointeger(L, -1);
     lua_pop(L, 1);
+    grad_check(st, L, wrt[k], "what is differentiated by");
   }
   memset(out, 0, ((size_t)n + 1) * sizeof *out);
   if (!st->c->trace->tape) {

@@ -192,6 +192,22 @@ static int info_counters(lua_State *L) {
   return 1;
 }
 
+/* whole(x): whether x, or the example it stands for, has an integer dtype */
+static int info_whole(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_value v;
+  const limn_type *hint;
+  int dtype = -1;
+  if (limn_lua_value(st, L, 1, &v)) {
+    if (v.tag == LIMN_X_TENSOR) dtype = v.t->dtype;
+    if (v.tag == LIMN_X_CELL) dtype = v.cell->dtype;
+    if (v.tag == LIMN_X_TRACED && (hint = limn_trace_hint(v.trace, v.ref)))
+      dtype = hint->dtype;
+  }
+  lua_pushboolean(L, dtype >= 0 && limn_dtype_int(dtype));
+  return 1;
+}
+
 static const luaL_Reg info_methods[] = {
     {"text", info_text},     {"on", info_on},
     {"captures", info_captures}, {"inputs", info_inputs},
@@ -200,6 +216,7 @@ static const luaL_Reg info_methods[] = {
 static const luaL_Reg info_functions[] = {
     {"graph_cells", info_cells}, {"graph_name", info_name},
     {"graph_data", info_data},   {"counters", info_counters},
+    {"whole", info_whole},
     {NULL, NULL}};
 
 void limn_lua_open_info(limn_lua *st, lua_State *L) {

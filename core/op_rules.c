@@ -308,6 +308,11 @@ int limn_rule_elementwise(limn_context *c, int op, const limn_type *a,
   }
   if (limn_promote(a, row->arity, row->rule, &dtype, &operand) < 0)
     return limn_fail(c, LIMN_EARG, "no operand is a tensor or a number");
+  if (dtype == LIMN_BOOL && (op == OP_sub || op == OP_neg)) {
+    limn_fail(c, LIMN_EDTYPE, "bools have no difference or negative");
+    return limn_hint(c, LIMN_EDTYPE, op == OP_neg ? "use :logical_not()"
+                                                  : "use :logical_xor(y)");
+  }
   return limn_rule_result(c, dtype, &s, out);
 }
 

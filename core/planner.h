@@ -112,7 +112,8 @@ typedef struct limn_plan {
   size_t scratch;
   double cost_ns;
   bool busy;
-  bool dry; /* a check: writes are not committed */
+  bool dry; /* a check: writes are not committed but given to `kept` */
+  limn_tensor **kept; /* per write, +1 */
 } limn_plan;
 
 typedef struct limn_planner {

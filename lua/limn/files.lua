@@ -336,12 +336,14 @@ local function open(text, is_bytes)
 end
 
 --- Read a file: its graphs are fields of the result, in eval mode.
-function M.load(path)
+function M.load(path, options)
+  core.options(options, {}, "load")
   if type(path) ~= "string" then fail "load(path): a path is wanted" end
   return (open(path, false))
 end
 
-function M.load_string(bytes)
+function M.load_string(bytes, options)
+  core.options(options, {}, "load_string")
   if type(bytes) ~= "string" then
     fail "load_string(bytes): a string is wanted"
   end

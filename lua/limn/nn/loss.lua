@@ -118,6 +118,10 @@ local function pick(x, labels, dim, who)
               .. (x:dim() - 1) .. ", got " .. labels:dim(),
               "one whole number per row, counting from 1")
   end
+  if not core.whole(labels) then
+    core.fail(who .. ": labels are whole numbers, counting from 1; these have "
+              .. "another dtype", 'convert them: labels:to "int64"')
+  end
   local index = labels:unsqueeze(dim)
   local y = limn.gather(x, dim, index, {what = "label"})
   y = limn.reshape_like(y, labels)
