@@ -1,6 +1,6 @@
 -- What all optimizers share: parameters, groups, options, and state that lies
--- wholly in cells, so that a recorded step keeps working after `set`, after save
--- and load, and on any device.
+-- wholly in cells, so that a recorded step keeps working after `set`, after
+-- save and load, and on any device.
 local core = require "limn.core"
 local read_options = require "limn.options"
 local walk = require "limn.nn.walk"
@@ -163,8 +163,8 @@ end
 
 -- A class of optimizers: `defaults` are its options, `numbers` those that live
 -- in cells, `slots_of(settings)` the state per parameter, `start(settings)` the
--- value it has at first, `counts` whether steps are counted (true, or the option
--- that needs it), `update` the rule. `maximize` is an option of all.
+-- value it has at first, `counts` whether steps are counted (true, or the
+-- option that needs it), `update` the rule. `maximize` is an option of all.
 local function class(kind, spec)
   spec.defaults.maximize = false
   local mt = {__index = setmetatable(spec, {__index = Optimizer})}

@@ -44,7 +44,7 @@ local function mapped(t, f)
 end
 
 local function limit(v, who)
-  if type(v) == "number" and not (v >= 0) then
+  if type(v) == "number" and (v < 0 or v ~= v) then
     core.fail(who .. ": the limit must not be below 0, got " .. v)
   elseif type(v) ~= "number" and not core.type(v) then
     core.fail(who .. ": the limit is a number, got " .. type(v),
@@ -77,7 +77,7 @@ function M.clip_grad_norm(grads, max, options)
   if type(options) == "number" then options = {norm_type = options} end
   options = read_options(options, {"norm_type"}, "clip_grad_norm")
   local p = options.norm_type or 2
-  if type(p) ~= "number" or not (p > 0) then
+  if type(p) ~= "number" or p <= 0 or p ~= p then
     core.fail("clip_grad_norm: norm_type is a number above 0, got "
               .. tostring(p), "2, 1 or math.huge")
   end
