@@ -4,9 +4,9 @@ local limn = U.limn
 local optim, nn = limn.optim, limn.nn
 
 -- The parameter, its optimizer and the loss of the files.
-local function problem(case)
+local function problem(case, dtype)
   local p = nn.Parameter(U.tensor(case.start.data, case.start.shape,
-                                  "float64"))
+                                  dtype or "float64"))
   local options = {}
   for k, v in pairs(case.options) do options[k] = v end
   local make = optim[case.expr:match "%w+$"]
@@ -49,6 +49,24 @@ describe("Optimizers follow PyTorch's path:", function()
             U.close(p, want.data, tol, "max", "step " .. i)
           end
           assert.are.equal(1, step:stats().traces)
+        end)
+        it(case.name .. ", in float32, from a file on " .. dev, function()
+          local p, opt, loss = problem(case, "float32")
+          local function step(x)
+            local l, grads = loss()
+            opt:step(grads)
+            return l + x
+          end
+          p.name = "p"
+          local x = limn.zeros(1)
+          local m = limn.load_string(limn.save_string {
+            step = limn.trace(step, x), p = p, opt = opt})
+          x = x:to(dev)
+          for i, want in ipairs(case.path) do
+            m.step(x)
+            U.close(m:var "p", want.data, 1e-5, "max", "step " .. i)
+          end
+          U.close(p, case.start.data, 1e-6)
         end)
       end)
     end

@@ -2,7 +2,8 @@
 local core = require "limn.core"
 
 local optim = {schedule = require "limn.optim.schedule",
-               EMA = require "limn.optim.ema"}
+               EMA = require "limn.optim.ema",
+               CMAES = require "limn.optim.cmaes"}
 for _, part in ipairs {"rules", "clip"} do
   for name, v in pairs(require("limn.optim." .. part)) do optim[name] = v end
 end
