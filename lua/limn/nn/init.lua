@@ -5,7 +5,7 @@ local core = require "limn.core"
 local nn = {Module = require "limn.nn.module",
             init = require "limn.nn.initializers"}
 for _, part in ipairs {"linear", "containers", "activation", "dropout",
-                       "loss"} do
+                       "loss", "normalize"} do
   for name, v in pairs(require("limn.nn." .. part)) do nn[name] = v end
 end
 nn.functional = nn

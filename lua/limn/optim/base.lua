@@ -1,12 +1,11 @@
--- limn.optim: optimizers whose whole state lies in cells, so that a recorded
--- step keeps working after `set`, after save and load, and on any device.
+-- What all optimizers share: parameters, groups, options, and state that lies
+-- wholly in cells, so that a recorded step keeps working after `set`, after
+-- save and load, and on any device.
 local core = require "limn.core"
 local read_options = require "limn.options"
 local walk = require "limn.nn.walk"
 
 local limn = require "limn.lazy"
-
-local optim = {}
 
 -- -- Parameters and groups -------------------------------------------------
 
@@ -98,24 +97,29 @@ local function number_cell(name, v)
   return c
 end
 
--- State in the form of the parameter.
-local function state_cell(self, e, suffix)
-  local c = core.cell("state", limn.zeros(e.cell.shape,
-                                          {dtype = e.cell.dtype}))
+-- State in the form of the parameter, or (slots whose form is "flag") a number
+-- of its own that starts at 0.
+local function state_cell(self, e, slot, start)
+  local suffix = slot.flag or slot
+  local c = slot.flag and number_cell("", 0)
+    or core.cell("state", limn.full(e.cell.shape, start or 0,
+                                    {dtype = e.cell.dtype}))
   c.name = "opt." .. e.name .. "." .. suffix
   e.state[suffix] = c
   self.state[#self.state + 1] = c
 end
 
 -- The cells that an entry needs, made when the optimizer is.
-local function make_state(self, e)
+local function make_state(self, e, group)
   if e.state then return end
   if core.tracing() then
     core.fail("'" .. e.name .. "' was frozen when the optimizer was made, so "
               .. "it has no state to record", "run one opt:step before tracing")
   end
   e.state = {}
-  for _, suffix in ipairs(self.slots) do state_cell(self, e, suffix) end
+  for _, slot in ipairs(group.slots) do
+    state_cell(self, e, slot, self.start and self.start(group.settings))
+  end
 end
 
 local function option_list(defaults)
@@ -133,6 +137,10 @@ local function check_number(what, v)
   end
 end
 
+-- A step made without these has no terms for them.
+local terms = {momentum = true, dampening = true, weight_decay = true,
+               lr_decay = true}
+
 -- The value at which option `name` of a group stands at first; betas are two.
 local function scalars(self, group, prefix, settings)
   group.cells, group.settings, group.off = {}, settings, {}
@@ -147,17 +155,18 @@ local function scalars(self, group, prefix, settings)
       v = betas[name == "beta1" and 1 or 2]
     end
     check_number(self.kind .. ": " .. name, v)
-    -- A step made without momentum or decay has no terms for them.
-    group.off[name] = v == 0 and (name == "momentum"
-                                  or name == "weight_decay")
+    group.off[name] = v == 0 and terms[name]
     group.cells[name] = number_cell(prefix .. name, v)
     self.state[#self.state + 1] = group.cells[name]
   end
 end
 
 -- A class of optimizers: `defaults` are its options, `numbers` those that live
--- in cells, `slots(settings)` the state per parameter, `update` the rule.
+-- in cells, `slots_of(settings)` the state per parameter, `start(settings)` the
+-- value it has at first, `counts` whether steps are counted (true, or the
+-- option that needs it), `update` the rule. `maximize` is an option of all.
 local function class(kind, spec)
+  spec.defaults.maximize = false
   local mt = {__index = setmetatable(spec, {__index = Optimizer})}
   mt.__tostring = function(self) return self:describe() end
   local allowed = option_list(spec.defaults)
@@ -170,22 +179,24 @@ local function class(kind, spec)
     local base = {}
     for k, v in pairs(spec.defaults) do base[k] = v end
     for k, v in pairs(options) do base[k] = v end
-    self.slots = spec.slots_of(base)
+    local counts = spec.counts == true
     for i, group in ipairs(self.groups) do
       read_options(group.own, allowed, "a group of optim." .. kind)
       local settings = {}
       for k, v in pairs(base) do settings[k] = v end
       for k, v in pairs(group.own) do settings[k] = v end
+      group.slots = spec.slots_of(settings)
       scalars(self, group, #self.groups == 1 and "opt." or "opt." .. i .. ".",
               settings)
+      counts = counts or spec.counts and settings[spec.counts] ~= 0
     end
-    if spec.counts then
+    if counts then
       self.t = number_cell("opt.t", 0)
       self.state[#self.state + 1] = self.t
     end
     for _, group in ipairs(self.groups) do
       for _, e in ipairs(group.entries) do
-        if not e.cell.frozen then make_state(self, e) end
+        if not e.cell.frozen then make_state(self, e, group) end
       end
     end
     return self
@@ -229,7 +240,8 @@ function Optimizer:step(grads)
           core.fail("opt:step: the gradient of '" .. e.name .. "' is a "
                     .. (core.type(g) or type(g)) .. ", not a tensor")
         end
-        make_state(self, e)
+        make_state(self, e, group)
+        if group.settings.maximize then g = -g end
         todo[#todo + 1] = {group, e, g}
       end
     end
@@ -329,136 +341,4 @@ function Optimizer:describe()
     .. " {" .. table.concat(parts, ", ") .. "}"
 end
 
--- -- Rules -----------------------------------------------------------------
-
-optim.SGD = class("SGD", {
-  defaults = {lr = 1e-3, momentum = 0, weight_decay = 0, nesterov = false},
-  numbers = {"lr", "momentum", "weight_decay"},
-  slots_of = function(o)
-    if o.nesterov and o.momentum == 0 then
-      core.fail("SGD: nesterov needs a momentum",
-                "{momentum = 0.9, nesterov = true}")
-    end
-    return o.momentum ~= 0 and {"momentum"} or {}
-  end,
-  prepare = function(_, group)
-    local c = group.cells
-    return {lr = c.lr, momentum = c.momentum,
-            decay = not group.off.weight_decay and c.weight_decay or nil,
-            nesterov = group.settings.nesterov}
-  end,
-  update = function(_, s, p, g, state)
-    if s.decay then g = g + p * s.decay end
-    local buf = state.momentum
-    if buf then
-      local m = buf * s.momentum + g
-      buf:assign(m)
-      g = s.nesterov and g + m * s.momentum or m
-    end
-    p:assign(p - g * s.lr)
-  end,
-})
-
--- What a step of Adam needs once. 1 - beta^t is -expm1(t log beta): in float32
--- the plain form is wrong by 1e-5 for beta = 0.999.
-local function adam_prepare(self, group, t)
-  local c = group.cells
-  local fix1 = -((t * c.beta1:log()):expm1())
-  local fix2 = -((t * c.beta2:log()):expm1())
-  return {
-    size = c.lr / fix1, root = fix2:rsqrt(), lr = c.lr, eps = c.eps,
-    decay = not group.off.weight_decay and c.weight_decay or nil,
-    beta1 = c.beta1, beta2 = c.beta2, rest1 = 1 - c.beta1,
-    rest2 = 1 - c.beta2, apart = self.apart,
-  }
-end
-
--- Kingma and Ba 2015; `apart` is Loshchilov and Hutter 2019, whose decay acts
--- on the weights, not through the gradient.
-local function adam_update(_, s, p, g, state)
-  local w = p
-  if s.decay and s.apart then
-    w = p * (1 - s.lr * s.decay)
-  elseif s.decay then
-    g = g + p * s.decay
-  end
-  local m = state.m * s.beta1 + g * s.rest1
-  local v = state.v * s.beta2 + g:square() * s.rest2
-  state.m:assign(m)
-  state.v:assign(v)
-  if state.vmax then -- AMSGrad, Reddi et al. 2018
-    v = limn.maximum(state.vmax, v)
-    state.vmax:assign(v)
-  end
-  p:assign(w - m * s.size / (v:sqrt() * s.root + s.eps))
-end
-
-local function adam(kind, decay, apart)
-  return class(kind, {
-    defaults = {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8,
-                weight_decay = decay, amsgrad = false},
-    numbers = {"lr", "beta1", "beta2", "eps", "weight_decay"},
-    counts = true, apart = apart,
-    slots_of = function(o)
-      return o.amsgrad and {"m", "v", "vmax"} or {"m", "v"}
-    end,
-    prepare = adam_prepare, update = adam_update,
-  })
-end
-optim.Adam = adam("Adam", 0, false)
-optim.AdamW = adam("AdamW", 0.01, true)
-
--- -- Clipping --------------------------------------------------------------
-
--- All gradients of a (nested) table, in a fixed order.
-local function leaves(t, list)
-  if type(t) ~= "table" then
-    list[#list + 1] = t
-    return list
-  end
-  local strings = {}
-  for i = 1, #t do leaves(t[i], list) end
-  for k in pairs(t) do
-    if type(k) == "string" then strings[#strings + 1] = k end
-  end
-  table.sort(strings)
-  for _, k in ipairs(strings) do leaves(t[k], list) end
-  return list
-end
-
-local function scaled(t, by)
-  if type(t) ~= "table" then
-    local y = t * by
-    return y
-  end
-  local out = {}
-  for k, v in pairs(t) do out[k] = v end -- in the order that t has
-  local strings = {}
-  for i = 1, #t do out[i] = scaled(t[i], by) end
-  for k in pairs(t) do
-    if type(k) == "string" then strings[#strings + 1] = k end
-  end
-  table.sort(strings)
-  for _, k in ipairs(strings) do out[k] = scaled(t[k], by) end
-  return out
-end
-
--- The gradients scaled down so that their common norm is at most `max`, and
--- the norm they had. The originals stay: opt:step(clip_grad_norm(grads, 1)).
-function optim.clip_grad_norm(grads, max)
-  local total
-  for _, g in ipairs(leaves(grads, {})) do
-    local part = g:square():sum()
-    total = total and total + part or part
-  end
-  if not total then core.fail("clip_grad_norm: no gradients") end
-  local norm = total:sqrt()
-  local by = limn.clamp(max / (norm + 1e-6), {max = 1})
-  return scaled(grads, by), norm
-end
-
-return setmetatable(optim, {__index = function(_, key)
-  if type(key) ~= "string" then return nil end
-  core.fail("optim has no '" .. key .. "'"
-            .. core.near(key, {"SGD", "Adam", "AdamW", "clip_grad_norm"}))
-end})
+return class
