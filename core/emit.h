@@ -47,6 +47,8 @@ int emit_step(emitter *e, int kind, int op, int nin, int nout, limn_ref r,
               limn_step **out);
 void emit_set(emitter *e, limn_step *s, bool output, int i,
               const limn_operand *o); /* an operand, noting its lifetime */
+/* Where node r's value is; a number is filled into memory. */
+int emit_memory(emitter *e, limn_ref r, limn_operand *out);
 /* The memory of a tensor argument (canonical); fills a number into memory. */
 int emit_operand(emitter *e, limn_arg a, limn_operand *out);
 int emit_copy(emitter *e, const limn_operand *from, const limn_operand *to,
@@ -62,6 +64,9 @@ bool emit_is_tensor(const emitter *e, limn_arg a);
 int emit_site(emitter *e, limn_ref r, const char *what, uint32_t *site);
 
 #define EMIT_POOL 256 /* list elements of one op's resolved arguments */
+
+/* emit_out.c: results, writes of cells, and what may be done in place. */
+int emit_outs(emitter *e);
 
 /* emit_group.c */
 int emit_group(emitter *e, int32_t gi);
