@@ -76,16 +76,6 @@ void limn_cpu_note(const limn_step *s, const limn_bind *b, int64_t value,
 
 /* -- opening -- */
 
-static const limn_cpu_loops *cpu_loops(const limn_gemm_kernels *gemm) {
-#if defined(__x86_64__) && defined(__GNUC__)
-  if (!strcmp(gemm->name, "avx512")) return &limn_loops_avx512;
-  if (!strcmp(gemm->name, "avx2")) return &limn_loops_avx2;
-#else
-  (void)gemm;
-#endif
-  return &limn_loops_base;
-}
-
 static int cpu_open(limn_context *c) {
   limn_cpu *cpu = limn_alloc(c, sizeof *cpu);
   limn_device *d;
@@ -93,7 +83,7 @@ static int cpu_open(limn_context *c) {
   int rc;
   if (!cpu) return LIMN_EMEM;
   cpu->gemm = limn_gemm_select(c->flags.isa);
-  cpu->loops = cpu_loops(cpu->gemm);
+  cpu->loops = limn_loops_select(c->flags.isa);
   cpu->nslot = LIMN_MIN(LIMN_MAX(c->opt.threads, 1), CPU_SLOTS);
   cpu_blas_open();
   memcpy(text, "kernels for ", 12);

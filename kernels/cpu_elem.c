@@ -1,35 +1,17 @@
 /* Chooses the elementwise kernels that fit the CPU. */
 #include "cpu_elem_kernels.h"
+#include "cpu_isa.h"
 
 extern const limn_elem_kernels limn_elem_base;
-
 #if defined(__x86_64__) && defined(__GNUC__)
 extern const limn_elem_kernels limn_elem_avx2, limn_elem_avx512;
-
-static int elem_best(void) {
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-      !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2"))
-    return 1; /* every CPU with AVX2 has F16C */
-  if (!__builtin_cpu_supports("avx512f") ||
-      !__builtin_cpu_supports("avx512bw") ||
-      !__builtin_cpu_supports("avx512cd") ||
-      !__builtin_cpu_supports("avx512dq") ||
-      !__builtin_cpu_supports("avx512vl"))
-    return 2;
-  return 3;
-}
-
-const limn_elem_kernels *limn_elem_select(int isa) {
-  int best = elem_best();
-  if (isa <= 0 || isa > best) isa = best;
-  return isa == 3   ? &limn_elem_avx512
-         : isa == 2 ? &limn_elem_avx2
-                    : &limn_elem_base;
-}
-#else
-const limn_elem_kernels *limn_elem_select(int isa) {
-  (void)isa;
-  return &limn_elem_base;
-}
+#else /* only base is compiled, and limn_cpu_isa says so */
+#define limn_elem_avx2 limn_elem_base
+#define limn_elem_avx512 limn_elem_base
 #endif
+
+const limn_elem_kernels *limn_elem_select(int isa) {
+  static const limn_elem_kernels *const by_isa[] = {
+      &limn_elem_base, &limn_elem_avx2, &limn_elem_avx512};
+  return by_isa[limn_cpu_isa(isa) - 1];
+}

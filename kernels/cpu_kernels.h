@@ -44,8 +44,7 @@ typedef struct {
   /* out[i] = x[i] - m - l */
   void (*shift)(const float *x, float m, float l, float *out, int64_t n);
 } limn_cpu_loops;
-extern const limn_cpu_loops limn_loops_base, limn_loops_avx2,
-    limn_loops_avx512;
+const limn_cpu_loops *limn_loops_select(int isa); /* as limn_gemm_select */
 
 /* -- The device -- */
 enum { CPU_SLOTS = 64 };
