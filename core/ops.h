@@ -217,6 +217,8 @@ S(argmax,   "x:T dim:d? keepdim:b=false base:i=1", infer_arg, ARG, NULL, NULL, "
 S(argmin,   "x:T dim:d? keepdim:b=false base:i=1", infer_arg, ARG, NULL, NULL, "Position of the first smallest (NaN is smallest); counts from 1.")
 S(softmax,  "x:T dim:d", infer_float_same, A_, expand_softmax, grad_softmax, "exp(x) / sum(exp(x)) along dim.")
 S(log_softmax, "x:T dim:d", infer_float_same, A_, expand_log_softmax, grad_log_softmax, "log(softmax(x)).")
+S(layer_norm, "x:T first:d=-1 eps:r=1e-05", infer_layer_norm, A_, expand_layer_norm, grad_layer_norm, "x less its mean, over sqrt(variance + eps); both taken over the dims from `first` on.")
+S(rms_norm, "x:T first:d=-1 eps:r=1e-05", infer_layer_norm, A_, expand_rms_norm, grad_rms_norm, "x / sqrt(mean(x^2) + eps), the mean over the dims from `first` on.")
 S(cumsum,   "x:T dim:d reverse:b=false", infer_cum, A_, NULL, grad_cumsum, "Running sum along dim; reverse: from the end.")
 S(cumprod,  "x:T dim:d", infer_cum, A_, NULL, grad_cumprod, "Running product along dim.")
 S(matmul,   "x:T y:T trans_x:b=false trans_y:b=false", infer_matmul, MATMUL, NULL, grad_matmul, "Matrix product, batched; one-dim operands as vectors.")

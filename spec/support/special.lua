@@ -225,6 +225,26 @@ S.cases = {
         return out
       end)
     end},
+  layer_norm = {call = function(a) return a:layer_norm(2, 0.1) end,
+    on = {{{2, 5}}, {{3, 1}}, {{0, 4}}},
+    want = function(a)
+      return lines(a, 2, function(l)
+        local m, v, out = sum(l) / #l, 0, {}
+        for _, x in ipairs(l) do v = v + (x - m) ^ 2 / #l end
+        for i, x in ipairs(l) do out[i] = (x - m) / math.sqrt(v + 0.1) end
+        return out
+      end)
+    end},
+  rms_norm = {call = function(a) return a:rms_norm(2, 0.1) end,
+    on = {{{2, 5}}, {{3, 1}}, {{0, 4}}},
+    want = function(a)
+      return lines(a, 2, function(l)
+        local v, out = 0, {}
+        for _, x in ipairs(l) do v = v + x * x / #l end
+        for i, x in ipairs(l) do out[i] = x / math.sqrt(v + 0.1) end
+        return out
+      end)
+    end},
   log_softmax = {call = function(a) return a:log_softmax(1) end,
     on = {{{4, 3}}, {{1, 2}}, {{3, 0}}},
     want = function(a)

@@ -1,5 +1,7 @@
 -- Activations: functions under the op's name, layers under PyTorch's.
+local core = require "limn.core"
 local read_options = require "limn.options"
+local check = require "limn.nn.check"
 local Module = require "limn.nn.module"
 
 local limn = require "limn.lazy"
@@ -45,6 +47,107 @@ for _, row in ipairs(rows) do
   end
 end
 
+-- -- Compositions -----------------------------------------------------------
+
+-- relu6, hardtanh(x, low, high): x kept within bounds.
+function M.hardtanh(x, low, high)
+  local y = limn.clamp(x, low or -1, high or 1)
+  return y
+end
+function M.relu6(x)
+  local y = limn.clamp(x, 0, 6)
+  return y
+end
+function M.softsign(x)
+  local y = x / (x:abs() + 1)
+  return y
+end
+function M.tanhshrink(x)
+  local y = x - x:tanh()
+  return y
+end
+-- 0 within -lambda..lambda; outside x, or x moved towards 0.
+function M.hardshrink(x, lambda)
+  local y = limn.where(x:abs():gt(lambda or 0.5), x, 0)
+  return y
+end
+function M.softshrink(x, lambda)
+  lambda = lambda or 0.5
+  local y = limn.where(x:abs():gt(lambda), x - x:sign() * lambda, 0)
+  return y
+end
+function M.threshold(x, threshold, value)
+  local y = limn.where(x:gt(threshold), x, value)
+  return y
+end
+function M.celu(x, alpha)
+  alpha = alpha or 1
+  local y = limn.where(x:gt(0), x, (x:minimum(0) / alpha):expm1() * alpha)
+  return y
+end
+function M.softmin(x, dim)
+  local y = limn.softmax(-x, dim or -1)
+  return y
+end
+-- The first half of dim, times the sigmoid of the second.
+function M.glu(x, dim)
+  local parts = x:chunk(2, dim or -1)
+  local y = parts[1] * parts[2]:sigmoid()
+  return y
+end
+-- x, or weight * x below 0; one weight, or one per channel (dim 2).
+function M.prelu(x, weight)
+  if x:dim() > 2 and weight:size(1) ~= 1 then
+    for _ = 3, x:dim() do weight = weight:unsqueeze(-1) end
+  end
+  local y = limn.where(x:gt(0), x, x * weight)
+  return y
+end
+
+local compositions = {
+  {"Hardtanh", "hardtanh", "min_val", "max_val"}, {"ReLU6", "relu6"},
+  {"Softsign", "softsign"}, {"Tanhshrink", "tanhshrink"},
+  {"Hardshrink", "hardshrink", "lambd"},
+  {"Softshrink", "softshrink", "lambd"},
+  {"Threshold", "threshold", "threshold", "value"}, {"CELU", "celu", "alpha"},
+  {"Softmin", "softmin", "dim"}, {"GLU", "glu", "dim"},
+}
+for _, row in ipairs(compositions) do
+  local name, f, first, second = row[1], M[row[2]], row[3], row[4]
+  local Class = Module:extend(name)
+  function Class:init(a, b)
+    if type(a) == "table" then
+      a = read_options(a, {first, second}, name)
+      a, b = a[first], a[second]
+    end
+    if first then self[first] = a end
+    if second then self[second] = b end
+  end
+  function Class:forward(x)
+    local y = f(x, first and self[first], second and self[second])
+    return y
+  end
+  function Class:describe()
+    local a, b = first and self[first], second and self[second]
+    return (a and tostring(a) or "") .. (b and ", " .. tostring(b) or "")
+  end
+  M[name] = Class
+end
+
+-- nn.PReLU([count = 1 [, {init = 0.25, dtype}]]): its slopes are trained.
+local PReLU = Module:extend "PReLU"
+function PReLU:init(count, options)
+  local o = read_options(options, {"init", "dtype"}, "PReLU")
+  self.weight = core.cell("param", limn.full({count or 1}, o.init or 0.25,
+                                             {dtype = o.dtype}))
+end
+function PReLU:forward(x)
+  local y = M.prelu(x, self.weight)
+  return y
+end
+function PReLU:describe() return tostring(self.weight.shape[1]) end
+M.PReLU = PReLU
+
 local Identity = Module:extend "Identity"
 function Identity:forward(x) return x end -- luacheck: no self
 M.Identity = Identity
@@ -60,5 +163,31 @@ function Flatten:forward(x)
 end
 function Flatten:describe() return self.first .. ", " .. self.last end
 M.Flatten = Flatten
+
+-- Unflatten(dim, sizes): one dim as several.
+local Unflatten = Module:extend "Unflatten"
+function Unflatten:init(dim, sizes)
+  if type(dim) ~= "number" or type(sizes) ~= "table" then
+    core.fail("Unflatten: a dim and a list of sizes are needed",
+              "nn.Unflatten(2, {3, 8, 8})")
+  end
+  self.dim, self.sizes = dim, sizes
+end
+function Unflatten:forward(x)
+  local at, size = self.dim, {}
+  if at < 0 then at = at + x:dim() + 1 end
+  if at < 1 or at > x:dim() then
+    check.misfit(self, x, "a dim " .. self.dim)
+  end
+  for i = 1, at - 1 do size[i] = x:size(i) end
+  for _, n in ipairs(self.sizes) do size[#size + 1] = n end
+  for i = at + 1, x:dim() do size[#size + 1] = x:size(i) end
+  local y = x:reshape(size)
+  return y
+end
+function Unflatten:describe()
+  return self.dim .. ", {" .. table.concat(self.sizes, ", ") .. "}"
+end
+M.Unflatten = Unflatten
 
 return M

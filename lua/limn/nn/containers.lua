@@ -1,23 +1,25 @@
--- Sequential: layers and plain functions, one after another.
+-- Sequential: layers and plain functions, one after another. ModuleList and
+-- ModuleDict: layers by number and by name, which only their owner calls.
 local core = require "limn.core"
 local Module = require "limn.nn.module"
 local walk = require "limn.nn.walk"
 
 local Sequential = Module:extend "Sequential"
 
-local function check(layer, i)
+local function check(layer, i, who)
   local kind = walk.kind(layer)
+  who = who or "Sequential"
   if layer == nil then
-    core.fail("Sequential: layer " .. i .. " is nil",
+    core.fail(who .. ": layer " .. i .. " is nil",
               "a misspelt name, perhaps; nn.Identity() does nothing")
   elseif kind == "class" then
-    core.fail("Sequential: layer " .. i .. " is the class "
+    core.fail(who .. ": layer " .. i .. " is the class "
               .. layer.class_name .. ", where an instance is needed",
               "write " .. layer.class_name .. "(), with parentheses")
   elseif kind ~= "module" and type(layer) ~= "function" then
     local mt = getmetatable(layer)
     if type(mt) ~= "table" or not mt.__call then
-      core.fail("Sequential: layer " .. i .. " is a " .. type(layer)
+      core.fail(who .. ": layer " .. i .. " is a " .. type(layer)
                 .. ", not a module or function")
     end
   end
@@ -52,4 +54,46 @@ function Sequential:forward(x)
   return x
 end
 
-return {Sequential = Sequential}
+-- nn.ModuleList {a, b, ...}: list[i], #list, list:append(layer)
+local ModuleList = Module:extend "ModuleList"
+function ModuleList:init(layers)
+  for i, layer in ipairs(layers or {}) do
+    check(layer, i, "ModuleList")
+    self[i] = layer
+  end
+end
+function ModuleList:append(layer)
+  check(layer, #self + 1, "ModuleList")
+  self[#self + 1] = layer
+  return self
+end
+
+-- nn.ModuleDict {name = layer, ...}: dict.name, dict[name]; dict:keys() lists
+-- the names, first those of the constructor, sorted.
+local ModuleDict = Module:extend "ModuleDict"
+function ModuleDict:init(layers)
+  local names = {}
+  for name in pairs(layers or {}) do
+    if type(name) ~= "string" then
+      core.fail("ModuleDict: a name is a string, got " .. type(name),
+                "nn.ModuleList holds layers by number")
+    end
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    check(layers[name], "'" .. name .. "'", "ModuleDict")
+    self[name] = layers[name]
+  end
+end
+function ModuleDict:keys()
+  local list, info = {}, walk.info(self)
+  for i = 1, info.n do
+    local key = info.order[i]
+    if rawget(self, key) ~= nil then list[#list + 1] = key end
+  end
+  return list
+end
+
+return {Sequential = Sequential, ModuleList = ModuleList,
+        ModuleDict = ModuleDict}

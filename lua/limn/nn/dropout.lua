@@ -2,13 +2,14 @@
 -- are scaled so that the mean stays.
 local core = require "limn.core"
 local read_options = require "limn.options"
+local check = require "limn.nn.check"
 local Module = require "limn.nn.module"
 
 local limn = require "limn.lazy"
 
 local M = {}
 
-local function check(p)
+local function probability(p)
   if type(p) ~= "number" or not (p >= 0 and p <= 1) then
     core.fail("dropout: the probability is a number from 0 to 1, got "
               .. tostring(p))
@@ -30,7 +31,7 @@ function M.dropout(x, options, training)
   end
   options = read_options(options, {"p", "training"}, "dropout")
   if options.training == false then return x end
-  local y = drop(x, check(options.p or 0.5))
+  local y = drop(x, probability(options.p or 0.5))
   return y
 end
 
@@ -40,7 +41,7 @@ function Dropout:init(p)
   if type(p) == "table" then
     p = read_options(p, {"p"}, "Dropout").p
   end
-  self.p = check(p or 0.5)
+  self.p = probability(p or 0.5)
 end
 
 -- One graph serves both modes: the mode chooses at plan time.
@@ -60,4 +61,49 @@ end
 function Dropout:describe() return tostring(self.p) end
 
 M.Dropout = Dropout
+
+-- -- Whole channels ---------------------------------------------------------
+
+-- As drop, with one draw for all positions of a channel [rows, channels, ...].
+local function drop_channels(x, p)
+  local size = {x:size(1), x:size(2)}
+  for i = 3, x:dim() do size[i] = 1 end
+  local keep = limn.rand(size, {dtype = "float32", device = x.device}):ge(p)
+  local y = limn.where(keep, x * (p < 1 and 1 / (1 - p) or 0), 0)
+  return y
+end
+
+local function channel_layer(nd)
+  local name = "Dropout" .. nd .. "d"
+  local Class = Module:extend(name)
+  Class.init, Class.describe = Dropout.init, Dropout.describe
+  function Class:forward(x)
+    check.fits(self, x, nd + 2, nd + 2, nil, nil, "[rows, channels"
+               .. (", position"):rep(nd) .. "]")
+    local mode = self:mode()
+    local y
+    if core.tracing() then
+      y = limn.where(mode:read(), drop_channels(x, self.p), x)
+    elseif mode:get() then
+      y = drop_channels(x, self.p)
+    else
+      limn.rand(0)
+      y = x
+    end
+    return y
+  end
+  M[name] = Class
+  M["dropout" .. nd .. "d"] = function(x, options, training)
+    if type(options) == "number" then
+      options = {p = options, training = training}
+    end
+    options = read_options(options, {"p", "training"}, name:lower())
+    if options.training == false then return x end
+    local y = drop_channels(x, probability(options.p or 0.5))
+    return y
+  end
+end
+channel_layer(1)
+channel_layer(2)
+
 return M

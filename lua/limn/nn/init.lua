@@ -5,7 +5,8 @@ local core = require "limn.core"
 local nn = {Module = require "limn.nn.module",
             init = require "limn.nn.initializers"}
 for _, part in ipairs {"linear", "containers", "activation", "dropout",
-                       "loss", "normalize"} do
+                       "loss", "normalize", "norm", "embedding", "attention",
+                       "transformer"} do
   for name, v in pairs(require("limn.nn." .. part)) do nn[name] = v end
 end
 nn.functional = nn

@@ -1,6 +1,7 @@
 -- nn.init: give parameters their first values. Each takes a cell, assigns it
 -- and returns it.
 local core = require "limn.core"
+local read_options = require "limn.options"
 
 local limn = require "limn.lazy"
 
@@ -65,14 +66,69 @@ function M.xavier_normal(cell, gain)
   return fill(cell, "normal", 0, (gain or 1) * math.sqrt(2 / (n_in + n_out)))
 end
 
+-- The factor that keeps a signal's size through an activation.
+function M.calculate_gain(name, a)
+  local gains = {linear = 1, sigmoid = 1, conv1d = 1, conv2d = 1,
+                 tanh = 5 / 3, relu = math.sqrt(2), selu = 3 / 4}
+  if name == "leaky_relu" then
+    return math.sqrt(2 / (1 + (a or 0.01) ^ 2))
+  elseif not gains[name] then
+    core.fail("calculate_gain: unknown activation '" .. tostring(name) .. "'",
+              "linear, sigmoid, tanh, relu, leaky_relu or selu")
+  end
+  return gains[name]
+end
+
+-- Gain over the square root of the fan. `how` is the gain, or a table {a = 0,
+-- mode = "fan_in" or "fan_out", nonlinearity = "leaky_relu"}.
+local function kaiming(cell, how, who)
+  local n_in, n_out = fans(cell)
+  if type(how) == "number" then return how / math.sqrt(n_in) end
+  local o = read_options(how, {"a", "mode", "nonlinearity"}, who)
+  local gain = M.calculate_gain(o.nonlinearity or "leaky_relu", o.a or 0)
+  if o.mode ~= nil and o.mode ~= "fan_in" and o.mode ~= "fan_out" then
+    core.fail(who .. ": the mode is fan_in or fan_out, got "
+              .. tostring(o.mode))
+  end
+  return gain / math.sqrt(o.mode == "fan_out" and n_out or n_in)
+end
+
 -- He et al. 2015; the gain fits relu.
-function M.kaiming_uniform(cell, gain)
-  local bound = (gain or math.sqrt(2)) * math.sqrt(3 / (fans(cell)))
+function M.kaiming_uniform(cell, how)
+  local bound = kaiming(cell, how, "kaiming_uniform") * math.sqrt(3)
   return fill(cell, "uniform", -bound, bound)
 end
-function M.kaiming_normal(cell, gain)
-  return fill(cell, "normal", 0,
-              (gain or math.sqrt(2)) / math.sqrt((fans(cell))))
+function M.kaiming_normal(cell, how)
+  return fill(cell, "normal", 0, kaiming(cell, how, "kaiming_normal"))
+end
+
+-- Normal, with what lies outside low..high drawn anew.
+function M.trunc_normal(cell, mean, std, low, high)
+  mean, std, low, high = mean or 0, std or 1, low or -2, high or 2
+  fill(cell, "normal", mean, std)
+  for _ = 1, 100 do
+    local bad = cell:lt(low):logical_or(cell:gt(high))
+    if bad:any():item() == 0 or bad:any():item() == false then break end
+    cell:assign(limn.where(bad, M.values("normal", cell.shape, mean, std,
+                                         cell.dtype), cell))
+  end
+  cell:assign(cell:clamp(low, high))
+  return cell
+end
+
+-- Ones on the diagonal of a matrix.
+function M.eye(cell)
+  local s = cell.shape
+  if #s ~= 2 then core.fail("eye needs two dims, got " .. #s) end
+  cell:assign(limn.eye(s[1], s[2], {dtype = cell.dtype}))
+  return cell
+end
+
+-- PyTorch's names.
+for _, name in ipairs {"constant", "zeros", "ones", "uniform", "normal",
+  "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal",
+  "trunc_normal", "eye"} do
+  M[name .. "_"] = M[name]
 end
 
 return M

@@ -2,6 +2,7 @@
 -- all have {reduction = "mean"}, "sum" or "none".
 local core = require "limn.core"
 local read_options = require "limn.options"
+local Module = require "limn.nn.module"
 
 local limn = require "limn.lazy"
 
@@ -136,19 +137,42 @@ local function weights(weight, labels)
   return w
 end
 
--- Negative log likelihood: x holds log probabilities; labels count from 1.
-function M.nll_loss(x, labels, options)
-  local o, r = options_of(options, {"weight"}, "nll_loss")
-  local l = -pick(x, labels, class_dim(x, "nll_loss"), "nll_loss")
-  if o.weight == nil then
-    l = reduce(l, r)
+-- Labels equal to `ignore` are left out: 1 in their stead, and what counts.
+local function sift(labels, ignore)
+  if ignore == nil then return labels end
+  local counts = labels:ne(ignore)
+  return limn.where(counts, labels, 1), counts
+end
+
+-- Per label losses l with their weights w and what counts (each may be nil).
+local function reduce_labels(l, w, counts, how)
+  if counts ~= nil then
+    l = limn.where(counts, l, 0)
+    if w ~= nil then w = limn.where(counts, w, 0) end
+  end
+  if how ~= "mean" or (w == nil and counts == nil) then
+    l = reduce(l, how)
     return l
   end
-  local w = weights(o.weight, labels)
-  l = l * w
-  if r == "none" then return l end
-  l = l:sum()
-  if r == "mean" then l = l / w:sum() end
+  if w == nil then w = counts:to(l.dtype) end
+  l = l:sum() / w:sum()
+  return l
+end
+
+-- Negative log likelihood: x holds log probabilities; labels count from 1.
+-- {weight = per class, ignore_index = a label that does not count}
+function M.nll_loss(x, labels, options)
+  local o, r = options_of(options, {"weight", "ignore_index"}, "nll_loss")
+  local dim = class_dim(x, "nll_loss")
+  check(labels, "list of labels", "nll_loss")
+  local counts, w
+  labels, counts = sift(labels, o.ignore_index)
+  local l = -pick(x, labels, dim, "nll_loss")
+  if o.weight ~= nil then
+    w = weights(o.weight, labels)
+    l = l * w
+  end
+  l = reduce_labels(l, w, counts, r)
   return l
 end
 
@@ -174,39 +198,96 @@ end
 
 -- Cross entropy of logits x: [classes], [rows, classes] or [rows, classes,
 -- ...]. The target holds labels that count from 1, or as many dims of
--- probabilities. {weight = per class, label_smoothing = 0}
+-- probabilities. {weight = per class, label_smoothing = 0, ignore_index = a
+-- label that does not count}
 function M.cross_entropy(x, target, options)
-  local o, r = options_of(options, {"weight", "label_smoothing"},
-                          "cross_entropy")
+  local o, r = options_of(options, {"weight", "label_smoothing",
+                                    "ignore_index"}, "cross_entropy")
   local dim = class_dim(x, "cross_entropy")
   local s = o.label_smoothing or 0
   local logp = x:log_softmax(dim)
+  check(target, "target", "cross_entropy")
   if target:dim() == x:dim() then
     local l = soft_cross_entropy(logp, target, dim,
                                  {weight = o.weight, smoothing = s}, r)
     return l
   end
+  local counts, w, smooth
+  target, counts = sift(target, o.ignore_index)
   local l = -pick(logp, target, dim, "cross_entropy")
-  local w, smooth
+  if o.weight ~= nil then
+    w = weights(o.weight, target)
+    l = l * w
+  end
   if s > 0 then
     smooth = logp
     if o.weight ~= nil then
       smooth = smooth * spread_weight(o.weight, logp, dim)
     end
     smooth = -smooth:sum(dim)
+    l = l * (1 - s) + smooth * s / logp:size(dim)
   end
-  if o.weight ~= nil then
-    w = weights(o.weight, target)
-    l = l * w
-  end
-  if s > 0 then l = l * (1 - s) + smooth * s / logp:size(dim) end
-  if r == "none" then return l end
-  if r == "mean" and w ~= nil then
-    l = l:sum() / w:sum()
-  else
-    l = reduce(l, r)
-  end
+  l = reduce_labels(l, w, counts, r)
   return l
 end
+
+-- Binary cross entropy of probabilities x; logarithms are at least -100.
+function M.binary_cross_entropy(x, y, options)
+  local o, r = options_of(options, {"weight"}, "binary_cross_entropy")
+  same_rank(x, y, "binary_cross_entropy")
+  local l = -(y * x:log():clamp(-100) + (1 - y) * (1 - x):log():clamp(-100))
+  if o.weight ~= nil then l = l * o.weight end
+  l = reduce(l, r)
+  return l
+end
+
+-- Kullback and Leibler's divergence of log probabilities x from the target
+-- {log_target = false}; reduction "batchmean" divides the sum by the rows.
+function M.kl_div(x, y, options)
+  local o = read_options(options, {"log_target", "reduction"}, "kl_div")
+  local r, l = o.reduction, nil
+  if r == "batchmean" then r = "sum" end
+  options_of({reduction = r}, {}, "kl_div")
+  same_rank(x, y, "kl_div")
+  if o.log_target then
+    l = y:exp() * (y - x)
+  else -- 0 log 0 is 0
+    local some = y:gt(0)
+    l = limn.where(some, y * limn.where(some, y, 1):log(), 0) - y * x
+  end
+  l = reduce(l, r or "mean")
+  if o.reduction == "batchmean" then l = l / x:size(1) end
+  return l
+end
+
+-- The cosine of the angle between x and y along dim (2), norms at least eps.
+function M.cosine_similarity(x, y, options)
+  local o = read_options(options, {"dim", "eps"}, "cosine_similarity")
+  check(x, "first input", "cosine_similarity")
+  check(y, "second input", "cosine_similarity")
+  local dim, eps = o.dim or 2, o.eps or 1e-8
+  local nx, ny = x:square():sum(dim):sqrt(), y:square():sum(dim):sqrt()
+  local c = (x * y):sum(dim) / (nx:maximum(eps) * ny:maximum(eps))
+  return c
+end
+
+-- -- As layers: nn.MSELoss(options)(x, target) -------------------------------
+
+for name, f in pairs {
+  MSELoss = "mse_loss", L1Loss = "l1_loss", HuberLoss = "huber_loss",
+  SmoothL1Loss = "smooth_l1_loss", BCEWithLogitsLoss = "bce_with_logits",
+  BCELoss = "binary_cross_entropy", NLLLoss = "nll_loss",
+  CrossEntropyLoss = "cross_entropy", KLDivLoss = "kl_div",
+  CosineSimilarity = "cosine_similarity",
+} do
+  local Class, loss = Module:extend(name), M[f]
+  function Class:init(options) self.options = options end
+  function Class:forward(x, y)
+    local l = loss(x, y, self.options)
+    return l
+  end
+  M[name] = Class
+end
+M.binary_cross_entropy_with_logits = M.bce_with_logits
 
 return M

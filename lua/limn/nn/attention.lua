@@ -1,0 +1,173 @@
+-- Attention: softmax(q k' / sqrt(width)) v, and the layer of several heads.
+local core = require "limn.core"
+local read_options = require "limn.options"
+local check = require "limn.nn.check"
+local dropout = require "limn.nn.dropout"
+local init = require "limn.nn.initializers"
+local Module = require "limn.nn.module"
+local linear = require "limn.nn.linear"
+
+local limn = require "limn.lazy"
+
+local M = {}
+
+-- Whether position j of n may be seen from position i of m: j <= i.
+local function not_later(q, k)
+  local at = {dtype = "int64", device = q.device}
+  local row = limn.arange(1, q:size(-2), at):unsqueeze(2)
+  local y = row:ge(limn.arange(1, k:size(-2), at))
+  return y
+end
+
+-- Scores with a mask: one of bools says what takes part (or with `out`, what
+-- does not), another is added.
+local function masked(s, mask, out)
+  if mask.dtype ~= "bool" then
+    s = s + mask
+  elseif out then
+    s = limn.where(mask, -math.huge, s)
+  else
+    s = limn.where(mask, s, -math.huge)
+  end
+  return s
+end
+
+-- The result and the weights [..., queries, keys]. `drop` maps the weights.
+local function attend(q, k, v, o, drop)
+  local s = limn.matmul(q, k, false, true)
+  s = s * (o.scale or 1 / limn.sqrt(q:size(-1)))
+  if o.causal then s = limn.where(not_later(q, k), s, -math.huge) end
+  if o.mask ~= nil then s = masked(s, o.mask) end
+  for _, mask in ipairs(o.out or {}) do s = masked(s, mask, true) end
+  local w = s:softmax(-1)
+  if drop then w = drop(w) end
+  local y = limn.matmul(w, v)
+  return y, w
+end
+
+-- scaled_dot_product_attention(q, k, v, {mask, causal = false, dropout = 0,
+-- scale}): q is [..., queries, width], k [..., keys, width], v [..., keys,
+-- any]. A bool mask holds true for what takes part, another is added.
+function M.scaled_dot_product_attention(q, k, v, options)
+  local who = "scaled_dot_product_attention"
+  local o = read_options(options, {"mask", "causal", "dropout", "scale"}, who)
+  check.fits(who, q, 2, 8, nil, nil, "[..., queries, width]")
+  check.fits(who, k, 2, 8, nil, nil, "[..., keys, width] as the keys")
+  check.fits(who, v, 2, 8, nil, nil, "[..., keys, any] as the values")
+  local drop
+  if o.dropout and o.dropout > 0 then
+    drop = function(w)
+      local y = dropout.dropout(w, o.dropout)
+      return y
+    end
+  end
+  local y = attend(q, k, v, o, drop)
+  return y
+end
+
+-- nn.MultiheadAttention(embed_dim, num_heads [, {dropout = 0, bias = true,
+-- batch_first = false, dtype}])
+local MHA = Module:extend "MultiheadAttention"
+
+function MHA:init(width, heads, options)
+  local who = "MultiheadAttention"
+  local o = read_options(options, {"dropout", "bias", "batch_first", "dtype"},
+                         who)
+  check.whole(width, who, "embed_dim")
+  check.whole(heads, who, "num_heads")
+  if width % heads ~= 0 then
+    core.fail(("%s: embed_dim %d is not a multiple of num_heads %d"):format(
+      who, width, heads))
+  end
+  self.embed_dim, self.num_heads = width, heads
+  self.batch_first = o.batch_first or false
+  -- PyTorch's: Glorot's for all three at once, no bias at first.
+  local bound = math.sqrt(6 / (4 * width))
+  self.in_proj_weight = core.cell("param", init.values("uniform",
+    {3 * width, width}, -bound, bound, o.dtype))
+  if o.bias ~= false then
+    self.in_proj_bias = core.cell("param",
+      limn.zeros({3 * width}, {dtype = o.dtype}))
+  end
+  self.out_proj = linear.Linear(width, width, {bias = o.bias, dtype = o.dtype})
+  if self.out_proj.bias then init.zeros(self.out_proj.bias) end
+  if o.dropout and o.dropout > 0 then
+    self.dropout = dropout.Dropout(o.dropout)
+  end
+end
+
+-- Rows first..last of the joined projection.
+local function project(self, x, part)
+  local e = self.embed_dim
+  local rows = {{(part - 1) * e + 1, part * e}}
+  local bias = self.in_proj_bias
+  local y = linear.linear(x, self.in_proj_weight[rows], bias and bias[rows])
+  return y
+end
+
+-- [rows, positions, heads * n] as [rows, heads, positions, n]
+local function split_heads(x, heads)
+  local y = x:reshape {x:size(1), x:size(2), heads, -1}:transpose(2, 3)
+  return y
+end
+
+-- The masks, in the rank of the scores [rows, heads, queries, keys]. As
+-- PyTorch's they hold true for what does NOT take part.
+local function masks(self, o)
+  local mask, pad, list = o.attn_mask, o.key_padding_mask, {}
+  if mask ~= nil then
+    check.fits(self, mask, 2, 3, nil, nil, "a mask of [queries, keys] or "
+               .. "[rows * heads, queries, keys]")
+    if mask:dim() == 3 then
+      mask = mask:reshape {-1, self.num_heads, mask:size(2), mask:size(3)}
+    end
+    list[1] = mask
+  end
+  if pad ~= nil then
+    check.fits(self, pad, 1, 2, nil, nil, "a mask of [rows, keys]")
+    if pad:dim() == 1 then pad = pad:unsqueeze(1) end
+    list[#list + 1] = pad:unsqueeze(2):unsqueeze(2)
+  end
+  return list
+end
+
+-- attention(query, key, value [, options]) gives the result and the weights
+-- [rows, queries, keys], the mean of the heads. Inputs are [positions, rows,
+-- embed_dim] ([rows, positions, embed_dim] with batch_first), or without rows.
+-- Options: attn_mask and key_padding_mask (bool: true is left out; or added),
+-- is_causal, need_weights = true, average_attn_weights = true.
+function MHA:forward(query, key, value, options)
+  local o = read_options(options, {"attn_mask", "key_padding_mask",
+    "is_causal", "need_weights", "average_attn_weights"},
+    "MultiheadAttention")
+  key = key == nil and query or key
+  value = value == nil and key or value
+  local e, first = self.embed_dim, self.batch_first
+  local list, names = {query, key, value}, {"query", "key", "value"}
+  local single = false
+  for i, x in ipairs(list) do
+    check.fits(self, x, 2, 3, -1, e, ("[%s, %d] as the %s"):format(
+      first and "rows, positions" or "positions, rows", e, names[i]))
+    single = x:dim() == 2
+    if single then x = x:unsqueeze(1) elseif not first then
+      x = x:transpose(1, 2)
+    end
+    list[i] = split_heads(project(self, x, i), self.num_heads)
+  end
+  local y, w = attend(list[1], list[2], list[3],
+                      {out = masks(self, o), causal = o.is_causal},
+                      self.dropout)
+  y = self.out_proj(y:transpose(2, 3):flatten(3, 4))
+  if o.average_attn_weights ~= false then w = w:mean(2) end
+  if single then
+    y, w = y:squeeze(1), w:squeeze(1)
+  elseif not first then
+    y = y:transpose(1, 2)
+  end
+  if o.need_weights == false then w = nil end
+  return y, w
+end
+
+function MHA:describe() return self.embed_dim .. ", " .. self.num_heads end
+M.MultiheadAttention = MHA
+return M

@@ -1,0 +1,386 @@
+-- Normalisation: over the last dims, over groups of channels, over a batch.
+-- Channels are dim 2.
+local core = require "limn.core"
+local read_options = require "limn.options"
+local check = require "limn.nn.check"
+local Module = require "limn.nn.module"
+
+local limn = require "limn.lazy"
+
+local M = {}
+
+-- A tensor of one value per channel, in the rank of x.
+local function channels(v, x)
+  for _ = 3, x:dim() do v = v:unsqueeze(-1) end
+  return v
+end
+
+-- y * weight + bias, either of which may be absent.
+local function affine(y, weight, bias)
+  if weight ~= nil then y = y * weight end
+  if bias ~= nil then y = y + bias end
+  return y
+end
+
+-- A list of sizes; n stands for {n}.
+local function sizes(shape, who)
+  if type(shape) == "number" then shape = {shape} end
+  if type(shape) ~= "table" or #shape == 0 then
+    core.fail(who .. ": the shape is a number or a list, got "
+              .. tostring(shape), "nn." .. who .. "(64)")
+  end
+  for _, n in ipairs(shape) do check.whole(n, who, "a size") end
+  return shape
+end
+
+-- Do the last dims of x have these sizes? Else x * weight would broadcast.
+local function last_dims(self, x, shape)
+  check.tensor(x, self)
+  local rank = x:dim()
+  local fits = rank >= #shape
+  for i = 1, #shape do
+    fits = fits and x:size(rank - #shape + i) == shape[i]
+  end
+  if not fits then
+    check.misfit(self, x, "[..., " .. table.concat(shape, ", ") .. "]")
+  end
+end
+
+local function ones(shape, o)
+  return core.cell("param", limn.ones(shape, {dtype = o.dtype}))
+end
+local function zeros(shape, o)
+  return core.cell("param", limn.zeros(shape, {dtype = o.dtype}))
+end
+
+-- -- Over the last dims ----------------------------------------------------
+
+-- How many dims from the end: those of the shape or the weight, or one.
+local function span(o, who)
+  local n = 1
+  if o.shape ~= nil then
+    n = #sizes(o.shape, who)
+  elseif o.weight ~= nil then
+    n = o.weight:dim()
+  elseif o.bias ~= nil then
+    n = o.bias:dim()
+  end
+  return -n
+end
+
+-- layer_norm(x, {shape, weight, bias, eps = 1e-5}): over the dims of `shape`
+-- or of the weight, else over the last.
+function M.layer_norm(x, options)
+  local o = read_options(options, {"shape", "weight", "bias", "eps"},
+                         "layer_norm")
+  check.tensor(x, "layer_norm")
+  local y = limn.layer_norm(x, span(o, "layer_norm"), o.eps or 1e-5)
+  y = affine(y, o.weight, o.bias)
+  return y
+end
+
+-- rms_norm(x, {shape, weight, eps}); eps is float32's unless given.
+function M.rms_norm(x, options)
+  local o = read_options(options, {"shape", "weight", "eps"}, "rms_norm")
+  check.tensor(x, "rms_norm")
+  local y = limn.rms_norm(x, span(o, "rms_norm"), o.eps or 2 ^ -23)
+  y = affine(y, o.weight)
+  return y
+end
+
+-- nn.LayerNorm(shape [, {eps, elementwise_affine = true, bias = true,
+-- dtype}])
+local LayerNorm = Module:extend "LayerNorm"
+function LayerNorm:init(shape, options)
+  local o = read_options(options, {"eps", "elementwise_affine", "bias",
+                                   "dtype"}, "LayerNorm")
+  self.shape = sizes(shape, "LayerNorm")
+  self.eps = o.eps or 1e-5
+  if o.elementwise_affine ~= false then
+    self.weight = ones(self.shape, o)
+    if o.bias ~= false then self.bias = zeros(self.shape, o) end
+  end
+end
+function LayerNorm:forward(x)
+  last_dims(self, x, self.shape)
+  local y = limn.layer_norm(x, -#self.shape, self.eps)
+  y = affine(y, self.weight, self.bias)
+  return y
+end
+function LayerNorm:describe() return table.concat(self.shape, ", ") end
+M.LayerNorm = LayerNorm
+
+-- nn.RMSNorm(shape [, {eps, elementwise_affine = true, dtype}]); eps is that
+-- of the dtype unless given.
+local RMSNorm = Module:extend "RMSNorm"
+function RMSNorm:init(shape, options)
+  local o = read_options(options, {"eps", "elementwise_affine", "dtype"},
+                         "RMSNorm")
+  self.shape = sizes(shape, "RMSNorm")
+  self.eps = o.eps or (o.dtype == "float64" and 2 ^ -52 or 2 ^ -23)
+  if o.elementwise_affine ~= false then self.weight = ones(self.shape, o) end
+end
+function RMSNorm:forward(x)
+  last_dims(self, x, self.shape)
+  local y = limn.rms_norm(x, -#self.shape, self.eps)
+  y = affine(y, self.weight)
+  return y
+end
+function RMSNorm:describe() return table.concat(self.shape, ", ") end
+M.RMSNorm = RMSNorm
+
+-- -- Over groups of channels -----------------------------------------------
+
+local function by_group(x, groups, eps)
+  local y = x:reshape {x:size(1), groups, -1}
+  y = limn.layer_norm(y, 3, eps)
+  y = y:reshape_like(x)
+  return y
+end
+
+local function by_channel(x, weight, bias)
+  if weight ~= nil then weight = channels(weight, x) end
+  if bias ~= nil then bias = channels(bias, x) end
+  local y = affine(x, weight, bias)
+  return y
+end
+
+-- group_norm(x, {groups, weight, bias, eps = 1e-5}): x is [rows, channels,
+-- ...].
+function M.group_norm(x, options)
+  local o = read_options(options, {"groups", "weight", "bias", "eps"},
+                         "group_norm")
+  check.whole(o.groups, "group_norm", "groups",
+              "nn.group_norm(x, {groups = 2})")
+  check.fits("group_norm", x, 2, 8, nil, nil, "[rows, channels, ...]")
+  if x:size(2) % o.groups ~= 0 then
+    check.misfit("group_norm", x, "a multiple of " .. o.groups
+                 .. " channels in dim 2")
+  end
+  local y = by_group(x, o.groups, o.eps or 1e-5)
+  y = by_channel(y, o.weight, o.bias)
+  return y
+end
+
+-- nn.GroupNorm(groups, channels [, {eps, affine = true, dtype}])
+local GroupNorm = Module:extend "GroupNorm"
+function GroupNorm:init(groups, n, options)
+  local o = read_options(options, {"eps", "affine", "dtype"}, "GroupNorm")
+  check.whole(groups, "GroupNorm", "the number of groups")
+  check.whole(n, "GroupNorm", "the number of channels")
+  if n % groups ~= 0 then
+    core.fail("GroupNorm: " .. n .. " channels are not a multiple of "
+              .. groups .. " groups")
+  end
+  self.groups, self.channels, self.eps = groups, n, o.eps or 1e-5
+  if o.affine ~= false then
+    self.weight, self.bias = ones({n}, o), zeros({n}, o)
+  end
+end
+function GroupNorm:forward(x)
+  check.fits(self, x, 2, 8, 2, self.channels,
+             "[rows, " .. self.channels .. ", ...]")
+  local y = by_group(x, self.groups, self.eps)
+  y = by_channel(y, self.weight, self.bias)
+  return y
+end
+function GroupNorm:describe() return self.groups .. ", " .. self.channels end
+M.GroupNorm = GroupNorm
+
+local function each_channel(x, eps)
+  local y = x:flatten(3, -1)
+  y = limn.layer_norm(y, 3, eps)
+  y = y:reshape_like(x)
+  return y
+end
+
+-- instance_norm(x, {weight, bias, eps = 1e-5}): x is [rows, channels, ...].
+function M.instance_norm(x, options)
+  local o = read_options(options, {"weight", "bias", "eps"}, "instance_norm")
+  check.fits("instance_norm", x, 3, 8, nil, nil,
+             "[rows, channels, positions...]")
+  local y = each_channel(x, o.eps or 1e-5)
+  y = by_channel(y, o.weight, o.bias)
+  return y
+end
+
+-- What layers of `nd` dims of positions take.
+local function layout(n, nd)
+  return "[rows, " .. n .. (", position"):rep(nd) .. "]"
+end
+
+-- nn.InstanceNorm1d(channels [, {eps, affine = false, dtype}]); running
+-- statistics are batch norm's alone.
+local function instance(nd)
+  local name = "InstanceNorm" .. nd .. "d"
+  local Class = Module:extend(name)
+  function Class:init(n, options)
+    local o = read_options(options, {"eps", "affine", "dtype"}, name)
+    self.channels = check.whole(n, name, "the number of channels")
+    self.eps = o.eps or 1e-5
+    if o.affine then
+      self.weight, self.bias = ones({n}, o), zeros({n}, o)
+    end
+  end
+  function Class:forward(x)
+    check.fits(self, x, nd + 2, nd + 2, 2, self.channels,
+               layout(self.channels, nd))
+    local y = each_channel(x, self.eps)
+    y = by_channel(y, self.weight, self.bias)
+    return y
+  end
+  function Class:describe() return tostring(self.channels) end
+  M[name] = Class
+end
+instance(1)
+instance(2)
+
+-- -- Over a batch ----------------------------------------------------------
+
+-- All dims but the channels, and how many elements a channel has.
+local function batch_dims(x)
+  local dims, n = {1}, x:size(1)
+  for d = 3, x:dim() do
+    dims[#dims + 1] = d
+    n = n * x:size(d)
+  end
+  return dims, n
+end
+
+-- Mean and biased variance per channel, in the rank of x.
+local function statistics(x, dims)
+  local mean = x:mean {dim = dims, keepdim = true}
+  local var = x:var {dim = dims, keepdim = true, unbiased = false}
+  return mean, var
+end
+
+local function normalise(x, mean, var, o)
+  local scale = (var + o.eps):rsqrt()
+  if o.weight ~= nil then scale = scale * channels(o.weight, x) end
+  local y = (x - mean) * scale
+  if o.bias ~= nil then y = y + channels(o.bias, x) end
+  return y
+end
+
+-- What a buffer becomes: a share of the new value, the rest stays.
+local function blend(old, new, share)
+  local y = old * (1 - share) + new:detach():reshape_like(old) * share
+  return y
+end
+
+-- With n elements per channel; one alone counts as no deviation.
+local function unbiased(var, n)
+  local less = type(n) == "number" and math.max(n - 1, 1) or limn.max(n - 1, 1)
+  local y = var * (n / less)
+  return y
+end
+
+-- batch_norm(x, {weight, bias, running_mean, running_var, training = false,
+-- momentum = 0.1, eps = 1e-5}). In training the batch's own statistics count,
+-- and running ones that are buffers take them up.
+function M.batch_norm(x, options)
+  local o = read_options(options, {"weight", "bias", "running_mean",
+    "running_var", "training", "momentum", "eps"}, "batch_norm")
+  check.fits("batch_norm", x, 2, 8, nil, nil, "[rows, channels, ...]")
+  local own = {weight = o.weight, bias = o.bias, eps = o.eps or 1e-5}
+  local running = o.running_mean ~= nil and o.running_var ~= nil
+  if not o.training then
+    if not running then
+      core.fail("batch_norm: running_mean and running_var are missing",
+                "{training = true} takes the batch's own")
+    end
+    local y = normalise(x, channels(o.running_mean, x),
+                        channels(o.running_var, x), own)
+    return y
+  end
+  local dims, n = batch_dims(x)
+  local mean, var = statistics(x, dims)
+  if running and core.type(o.running_mean) == "cell" then
+    local share = o.momentum or 0.1
+    o.running_mean:assign(blend(o.running_mean, mean, share))
+    o.running_var:assign(blend(o.running_var, unbiased(var, n), share))
+  end
+  local y = normalise(x, mean, var, own)
+  return y
+end
+
+-- Update the buffers; `on` is nil, or the plan value that says whether to. The
+-- write of a value just read is none, so a run in eval mode leaves them alone.
+local function take_up(self, mean, var, n, on)
+  local function put(cell, v)
+    if on ~= nil then v = limn.where(on, v, cell) end
+    cell:assign(v)
+  end
+  local count = self.num_batches_tracked + 1
+  local share = self.momentum
+  -- Without a momentum all batches count the same.
+  if not share then share = 1 / count:to(self.running_mean.dtype) end
+  put(self.running_mean, blend(self.running_mean, mean, share))
+  put(self.running_var, blend(self.running_var, unbiased(var, n), share))
+  put(self.num_batches_tracked, count)
+end
+
+-- nn.BatchNorm1d(channels [, {eps, momentum = 0.1 (false: the plain average),
+-- affine = true, track_running_stats = true, dtype}])
+local function batch(nd, low)
+  local name = "BatchNorm" .. nd .. "d"
+  local Class = Module:extend(name)
+
+  function Class:init(n, options)
+    local o = read_options(options, {"eps", "momentum", "affine",
+      "track_running_stats", "dtype"}, name)
+    self.channels = check.whole(n, name, "the number of channels")
+    self.eps = o.eps or 1e-5
+    self.momentum = o.momentum == nil and 0.1 or o.momentum
+    if o.affine ~= false then
+      self.weight, self.bias = ones({n}, o), zeros({n}, o)
+    end
+    if o.track_running_stats ~= false then
+      local as = {dtype = o.dtype}
+      self.running_mean = core.cell("buffer", limn.zeros({n}, as))
+      self.running_var = core.cell("buffer", limn.ones({n}, as))
+      self.num_batches_tracked = core.cell("buffer",
+        limn.zeros({}, {dtype = "int64"}))
+    end
+  end
+
+  -- One graph serves both modes: the mode chooses at plan time.
+  function Class:forward(x)
+    check.fits(self, x, low, nd + 2, 2, self.channels,
+               layout(self.channels, nd))
+    if not self.running_mean then
+      local mean, var = statistics(x, (batch_dims(x)))
+      local y = normalise(x, mean, var, self)
+      return y
+    end
+    local old_mean = channels(self.running_mean, x):unsqueeze(1)
+    local old_var = channels(self.running_var, x):unsqueeze(1)
+    local tracing, mode = core.tracing(), self:mode()
+    local on = nil
+    if tracing then on = mode:read() end
+    if not tracing and not mode:get() then
+      local y = normalise(x, old_mean, old_var, self)
+      return y
+    end
+    local dims, n = batch_dims(x)
+    if not tracing and n == 1 then
+      check.misfit(self, x, "more than one value per channel",
+                   "training needs a batch; :eval() takes single rows")
+    end
+    local mean, var = statistics(x, dims)
+    take_up(self, mean, var, n, on)
+    if tracing then
+      mean = limn.where(on, mean, old_mean)
+      var = limn.where(on, var, old_var)
+    end
+    local y = normalise(x, mean, var, self)
+    return y
+  end
+
+  function Class:describe() return tostring(self.channels) end
+  M[name] = Class
+end
+batch(1, 2)
+batch(2, 4)
+
+return M
