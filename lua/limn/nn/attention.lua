@@ -100,8 +100,9 @@ end
 local function project(self, x, part)
   local e = self.embed_dim
   local rows = {{(part - 1) * e + 1, part * e}}
-  local bias = self.in_proj_bias
-  local y = linear.linear(x, self.in_proj_weight[rows], bias and bias[rows])
+  local weight = check.near(self.in_proj_weight, x)
+  local bias = self.in_proj_bias and check.near(self.in_proj_bias, x)
+  local y = linear.linear(x, weight[rows], bias and bias[rows])
   return y
 end
 

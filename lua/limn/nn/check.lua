@@ -3,6 +3,8 @@
 local core = require "limn.core"
 local walk = require "limn.nn.walk"
 
+local limn = require "limn.lazy"
+
 local M = {}
 
 -- "[2, 3]"; sizes of a trace show as in the example.
@@ -52,6 +54,17 @@ function M.fits(self, x, low, high, dim, n, want)
   local rank = x:dim()
   if rank < low or rank > high then M.misfit(self, x, want) end
   if n and x:size(dim) ~= n then M.misfit(self, x, want) end
+end
+
+-- A cell where x is, as a tensor: an op on a cell alone works where the cell
+-- is, and only together with x would it follow. Traces place by themselves.
+function M.near(cell, x)
+  if core.tracing() or core.type(cell) ~= "cell" or cell.device == x.device
+  then
+    return cell
+  end
+  local y = cell:reshape_like(limn.empty(cell.shape, {device = x.device}))
+  return y
 end
 
 return M

@@ -61,7 +61,7 @@ function M.bilinear(x, y, weight, bias)
   check.tensor(x, "bilinear", "first input")
   check.tensor(y, "bilinear", "second input")
   local out, n1, n2 = weight:size(1), weight:size(2), weight:size(3)
-  local w = weight:permute {2, 1, 3}:reshape {n1, -1}
+  local w = check.near(weight, x):permute {2, 1, 3}:reshape {n1, -1}
   local z = limn.matmul(x, w)
   local size = {}
   for i = 1, x:dim() - 1 do size[i] = x:size(i) end

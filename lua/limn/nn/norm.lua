@@ -11,6 +11,7 @@ local M = {}
 
 -- A tensor of one value per channel, in the rank of x.
 local function channels(v, x)
+  v = check.near(v, x)
   for _ = 3, x:dim() do v = v:unsqueeze(-1) end
   return v
 end
