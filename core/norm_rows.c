@@ -8,13 +8,45 @@
 #define RSQRT(x) limn_calc1(b, OP_rsqrt, x)
 #define MEAN(x) limn_build_reduce(b, OP_mean, x, dims, true)
 
-/* Arguments x first eps. */
+enum { X, WEIGHT, BIAS, FIRST, EPS }; /* the arguments */
+
+/* A weight or bias has the sizes of the dims that are normalised. */
+static int norm_affine(limn_context *c, const limn_type *a, const char *what,
+                       int dim, limn_type *out) {
+  limn_type w;
+  limn_shape s = {out->shape.ndim - dim, {0}};
+  char is[100], wanted[100];
+  int dtype, operand;
+  bool fits;
+  if (a->kind == LIMN_V_NONE) return 0;
+  LIMN_TRY(limn_rule_tensor(c, a, what, &w));
+  memcpy(s.d, out->shape.d + dim, (size_t)s.ndim * sizeof s.d[0]);
+  fits = w.shape.ndim == s.ndim;
+  for (int i = 0; fits && i < s.ndim; i++) fits = w.shape.d[i] == s.d[i];
+  if (!fits) {
+    limn_shape_text(is, sizeof is, w.shape.ndim, w.shape.d);
+    limn_shape_text(wanted, sizeof wanted, s.ndim, s.d);
+    limn_fail(c, LIMN_ESHAPE, "the %s is %s, but x ends in %s", what, is,
+              wanted);
+    return limn_hint(c, LIMN_ESHAPE, "`first` is the first of the dims that "
+                     "are normalised");
+  }
+  {
+    limn_type both[2] = {*out, w};
+    LIMN_TRY(limn_promote(both, 2, LIMN_RULE_FLT, &dtype, &operand));
+  }
+  out->dtype = dtype;
+  return 0;
+}
+
 int infer_layer_norm(limn_context *c, const limn_type *a, limn_type *out) {
-  int dim, dtype;
-  LIMN_TRY(limn_rule_tensor(c, &a[0], "x", out));
-  LIMN_TRY(limn_rule_dim(c, &a[1], -1, out->shape.ndim, &dim));
-  dtype = limn_dtype_float(out->dtype) ? out->dtype : LIMN_F32;
-  return limn_rule_result(c, dtype, &out->shape, out);
+  int dim;
+  LIMN_TRY(limn_rule_tensor(c, &a[X], "x", out));
+  LIMN_TRY(limn_rule_dim(c, &a[FIRST], -1, out->shape.ndim, &dim));
+  if (!limn_dtype_float(out->dtype)) out->dtype = LIMN_F32;
+  LIMN_TRY(norm_affine(c, &a[WEIGHT], "weight", dim, out));
+  LIMN_TRY(norm_affine(c, &a[BIAS], "bias", dim, out));
+  return limn_rule_result(c, out->dtype, &out->shape, out);
 }
 
 /* The list of dims first..last of x. */
@@ -46,40 +78,54 @@ static limn_arg norm_centre(limn_builder *b, limn_arg x, limn_arg dims) {
   return SUB(x, m);
 }
 
+static limn_arg norm_times(limn_builder *b, limn_arg y, const limn_arg *a) {
+  if (a[WEIGHT].tag != LIMN_A_NONE) y = MUL(y, a[WEIGHT]);
+  if (a[BIAS].tag != LIMN_A_NONE) y = ADD(y, a[BIAS]);
+  return y;
+}
+
 limn_arg expand_layer_norm(limn_builder *b, const limn_arg *a) {
-  limn_arg dims = norm_dims(b, a[0], a[1]), d = norm_centre(b, a[0], dims), r;
-  r = norm_scale(b, d, dims, a[2]);
-  return MUL(d, r);
+  limn_arg dims = norm_dims(b, a[X], a[FIRST]), d, r;
+  d = norm_centre(b, a[X], dims);
+  r = norm_scale(b, d, dims, a[EPS]);
+  return norm_times(b, MUL(d, r), a);
 }
 
 limn_arg expand_rms_norm(limn_builder *b, const limn_arg *a) {
-  limn_arg dims = norm_dims(b, a[0], a[1]), x, r;
-  x = MUL(a[0], limn_areal(1)); /* makes floats of ints */
-  r = norm_scale(b, x, dims, a[2]);
-  return MUL(x, r);
+  limn_arg dims = norm_dims(b, a[X], a[FIRST]), x, r;
+  x = MUL(a[X], limn_areal(1)); /* makes floats of ints */
+  r = norm_scale(b, x, dims, a[EPS]);
+  return norm_times(b, MUL(x, r), a);
 }
 
-/* With y = r d: r (g - mean(g) - y mean(g y)); without the second term where
- * no mean was taken off. Ba, Kiros and Hinton 2016. */
-static limn_arg norm_back(limn_builder *b, limn_arg r, limn_arg dims,
-                          limn_arg y, limn_arg g, bool centred) {
-  limn_arg k = MUL(g, y);
+/* With y = r d and g times the weight: r (g - mean(g) - y mean(g y)), without
+ * the second term where no mean was taken off. Ba, Kiros and Hinton 2016. */
+static void norm_back(limn_builder *b, const limn_arg *a, limn_arg d,
+                      limn_arg g, bool centred, limn_arg *out) {
+  limn_arg dims = norm_dims(b, a[X], a[FIRST]), r, y, k;
+  r = norm_scale(b, d, dims, a[EPS]);
+  y = MUL(d, r);
+  if (limn_grad_wants(&out[BIAS])) out[BIAS] = limn_fold_like(b, g, a[BIAS]);
+  if (limn_grad_wants(&out[WEIGHT]))
+    out[WEIGHT] = limn_fold_like(b, MUL(g, y), a[WEIGHT]);
+  if (!limn_grad_wants(&out[X])) return;
+  if (a[WEIGHT].tag != LIMN_A_NONE) g = MUL(g, a[WEIGHT]);
+  k = MUL(g, y);
   k = MEAN(k);
   k = SUB(g, MUL(y, k));
   if (centred) k = SUB(k, MEAN(g));
-  return MUL(k, r);
+  out[X] = limn_fold_like(b, MUL(k, r), a[X]);
 }
 
 void grad_layer_norm(limn_builder *b, const limn_arg *a, limn_arg y,
                      limn_arg g, limn_arg *out) {
-  limn_arg dims = norm_dims(b, a[0], a[1]), r;
-  r = norm_scale(b, norm_centre(b, a[0], dims), dims, a[2]);
-  out[0] = norm_back(b, r, dims, y, g, true);
+  limn_arg d = norm_centre(b, a[X], norm_dims(b, a[X], a[FIRST]));
+  (void)y;
+  norm_back(b, a, d, g, true, out);
 }
 
 void grad_rms_norm(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
                    limn_arg *out) {
-  limn_arg dims = norm_dims(b, a[0], a[1]), r;
-  r = norm_scale(b, a[0], dims, a[2]);
-  out[0] = norm_back(b, r, dims, y, g, false);
+  (void)y;
+  norm_back(b, a, a[X], g, false, out);
 }

@@ -225,7 +225,7 @@ S.cases = {
         return out
       end)
     end},
-  layer_norm = {call = function(a) return a:layer_norm(2, 0.1) end,
+  layer_norm = {call = function(a) return a:layer_norm {first = 2, eps = 0.1} end,
     on = {{{2, 5}}, {{3, 1}}, {{0, 4}}},
     want = function(a)
       return lines(a, 2, function(l)
@@ -235,7 +235,7 @@ S.cases = {
         return out
       end)
     end},
-  rms_norm = {call = function(a) return a:rms_norm(2, 0.1) end,
+  rms_norm = {call = function(a) return a:rms_norm {first = 2, eps = 0.1} end,
     on = {{{2, 5}}, {{3, 1}}, {{0, 4}}},
     want = function(a)
       return lines(a, 2, function(l)

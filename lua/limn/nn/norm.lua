@@ -16,13 +16,6 @@ local function channels(v, x)
   return v
 end
 
--- y * weight + bias, either of which may be absent.
-local function affine(y, weight, bias)
-  if weight ~= nil then y = y * weight end
-  if bias ~= nil then y = y + bias end
-  return y
-end
-
 -- A list of sizes; n stands for {n}.
 local function sizes(shape, who)
   if type(shape) == "number" then shape = {shape} end
@@ -75,8 +68,8 @@ function M.layer_norm(x, options)
   local o = read_options(options, {"shape", "weight", "bias", "eps"},
                          "layer_norm")
   check.tensor(x, "layer_norm")
-  local y = limn.layer_norm(x, span(o, "layer_norm"), o.eps or 1e-5)
-  y = affine(y, o.weight, o.bias)
+  local y = limn.layer_norm(x, o.weight, o.bias, span(o, "layer_norm"),
+                            o.eps or 1e-5)
   return y
 end
 
@@ -84,8 +77,8 @@ end
 function M.rms_norm(x, options)
   local o = read_options(options, {"shape", "weight", "eps"}, "rms_norm")
   check.tensor(x, "rms_norm")
-  local y = limn.rms_norm(x, span(o, "rms_norm"), o.eps or 2 ^ -23)
-  y = affine(y, o.weight)
+  local y = limn.rms_norm(x, o.weight, nil, span(o, "rms_norm"),
+                          o.eps or 2 ^ -23)
   return y
 end
 
@@ -104,8 +97,7 @@ function LayerNorm:init(shape, options)
 end
 function LayerNorm:forward(x)
   last_dims(self, x, self.shape)
-  local y = limn.layer_norm(x, -#self.shape, self.eps)
-  y = affine(y, self.weight, self.bias)
+  local y = limn.layer_norm(x, self.weight, self.bias, -#self.shape, self.eps)
   return y
 end
 function LayerNorm:describe() return table.concat(self.shape, ", ") end
@@ -123,8 +115,7 @@ function RMSNorm:init(shape, options)
 end
 function RMSNorm:forward(x)
   last_dims(self, x, self.shape)
-  local y = limn.rms_norm(x, -#self.shape, self.eps)
-  y = affine(y, self.weight)
+  local y = limn.rms_norm(x, self.weight, nil, -#self.shape, self.eps)
   return y
 end
 function RMSNorm:describe() return table.concat(self.shape, ", ") end
@@ -134,16 +125,16 @@ M.RMSNorm = RMSNorm
 
 local function by_group(x, groups, eps)
   local y = x:reshape {x:size(1), groups, -1}
-  y = limn.layer_norm(y, 3, eps)
+  y = limn.layer_norm(y, nil, nil, 3, eps)
   y = y:reshape_like(x)
   return y
 end
 
+-- x * weight + bias, either of which may be absent, by channel.
 local function by_channel(x, weight, bias)
-  if weight ~= nil then weight = channels(weight, x) end
-  if bias ~= nil then bias = channels(bias, x) end
-  local y = affine(x, weight, bias)
-  return y
+  if weight ~= nil then x = x * channels(weight, x) end
+  if bias ~= nil then x = x + channels(bias, x) end
+  return x
 end
 
 -- group_norm(x, {groups, weight, bias, eps = 1e-5}): x is [rows, channels,
@@ -190,7 +181,7 @@ M.GroupNorm = GroupNorm
 
 local function each_channel(x, eps)
   local y = x:flatten(3, -1)
-  y = limn.layer_norm(y, 3, eps)
+  y = limn.layer_norm(y, nil, nil, 3, eps)
   y = y:reshape_like(x)
   return y
 end
