@@ -146,6 +146,7 @@ static int cpu_prepare(struct limn_device *d, limn_step *s) {
     case LIMN_STEP_MATMUL: return limn_cpu_matmul_prepare(d, s);
     case LIMN_STEP_ARG: return limn_cpu_arg_prepare(d, s);
     case LIMN_STEP_ROW: return limn_cpu_row_prepare(d, s);
+    case LIMN_STEP_NORM: return limn_cpu_norm_prepare(d, s);
     case LIMN_STEP_CUM: return limn_cpu_cum_prepare(d, s);
     case LIMN_STEP_SELECT: return limn_cpu_select_prepare(d, s);
     case LIMN_STEP_GATHER: return limn_cpu_gather_prepare(d, s);
@@ -212,7 +213,9 @@ static int cpu_launch(struct limn_device *d, const limn_step *s,
 static bool cpu_supports(struct limn_device *d, int op, int dtype) {
   (void)d;
   switch (op) {
-    case OP_softmax: case OP_log_softmax: return limn_dtype_float(dtype);
+    case OP_softmax: case OP_log_softmax: case OP_layer_norm:
+    case OP_rms_norm:
+      return limn_dtype_float(dtype);
     case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_argmax:
     case OP_argmin: case OP_index_select: case OP_gather: case OP_index_add:
     case OP_scatter_add:

@@ -71,6 +71,9 @@ enum {
   LIMN_STEP_ARG,     /* argmax argmin: in[0] [outer, n, inner] dense ->
                         out[0] int64 [outer, inner], position + base */
   LIMN_STEP_ROW,     /* softmax log_softmax: [outer, n, inner] dense both */
+  LIMN_STEP_NORM,    /* layer_norm rms_norm: in[0] and out[0] [rows, n] dense,
+                        then the weight if `flag` and the bias if `bias`, both
+                        dense [n]; all of one dtype; eps */
   LIMN_STEP_CUM,     /* cumsum (reverse in flag) cumprod: as ROW; computed in
                         the output's dtype */
   LIMN_STEP_SELECT,  /* index_select: in[0] x [outer, n, inner] dense, in[1]
@@ -93,6 +96,7 @@ typedef struct limn_step {
   uint8_t nin, nout, nkeep, dim; /* dim: 0-based */
   bool bias, flag;
   int64_t base; /* of positions: 1 from Lua */
+  double eps;   /* of NORM */
   limn_operand *in, *out;
   limn_group *group; /* or NULL */
   uint32_t site;     /* for data errors: see limn_fault */

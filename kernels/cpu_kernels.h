@@ -43,6 +43,11 @@ typedef struct {
   void (*scale)(float *x, float by, int64_t n);
   /* out[i] = x[i] - m - l */
   void (*shift)(const float *x, float m, float l, float *out, int64_t n);
+  /* The sum of (x[i] - m)^2. */
+  double (*squares)(const float *x, float m, int64_t n);
+  /* out[i] = (x[i] - m) * r * w[i] + b[i]; w and b may be NULL. */
+  void (*norm)(const float *x, float m, float r, const float *w,
+               const float *b, float *out, int64_t n);
 } limn_cpu_loops;
 const limn_cpu_loops *limn_loops_select(int isa); /* as limn_gemm_select */
 
@@ -93,6 +98,7 @@ void limn_cpu_matmul_begin(const limn_step *s, const limn_bind *b);
 int limn_cpu_reduce_prepare(limn_device *d, limn_step *s);
 void limn_cpu_reduce_discard(limn_device *d, limn_step *s);
 int limn_cpu_row_prepare(limn_device *d, limn_step *s);
+int limn_cpu_norm_prepare(limn_device *d, limn_step *s);
 int limn_cpu_arg_prepare(limn_device *d, limn_step *s);
 int limn_cpu_cum_prepare(limn_device *d, limn_step *s);
 int limn_cpu_select_prepare(limn_device *d, limn_step *s);

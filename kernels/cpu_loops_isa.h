@@ -343,6 +343,39 @@ static void loops_shift(const float *x, float m, float l, float *out,
   _Pragma("omp simd") for (int64_t j = 0; j < n; j++) out[j] = x[j] - m - l;
 }
 
+/* 16 sums by turns; each piece's are joined in double. */
+static double loops_squares(const float *x, float m, int64_t n) {
+  double total = 0;
+  for (int64_t i = 0; i < n; i += PIECE) {
+    const float *s = x + i;
+    int64_t some = n - i < PIECE ? n - i : PIECE, j = 0;
+    float acc[16] = {0}, sum = 0;
+    for (; j + 16 <= some; j += 16)
+      _Pragma("omp simd") for (int k = 0; k < 16; k++)
+        acc[k] += (s[j + k] - m) * (s[j + k] - m);
+    for (; j < some; j++) acc[j % 16] += (s[j] - m) * (s[j] - m);
+    for (int k = 0; k < 16; k++) sum += acc[k];
+    total += (double)sum;
+  }
+  return total;
+}
+
+/* One loop each, so that out may be where any of them is. */
+#define NORM_LOOP(value)                                                \
+  _Pragma("omp simd") for (int64_t j = 0; j < n; j++) out[j] = (value)
+
+static void loops_norm(const float *x, float m, float r, const float *w,
+                       const float *b, float *out, int64_t n) {
+  if (w && b)
+    NORM_LOOP((x[j] - m) * r * w[j] + b[j]);
+  else if (w)
+    NORM_LOOP((x[j] - m) * r * w[j]);
+  else if (b)
+    NORM_LOOP((x[j] - m) * r + b[j]);
+  else
+    NORM_LOOP((x[j] - m) * r);
+}
+
 const limn_cpu_loops LOOPS_TABLE = {
     {loops_load_f32, loops_load_f64, loops_load_i64},
     loops_test,
@@ -357,4 +390,6 @@ const limn_cpu_loops LOOPS_TABLE = {
     loops_exp_columns,
     loops_scale,
     loops_shift,
+    loops_squares,
+    loops_norm,
 };

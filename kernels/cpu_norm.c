@@ -1,0 +1,104 @@
+/* layer_norm and rms_norm on the CPU: rows of n elements, each read from
+ * memory once and kept in the cache for two sums and the result.
+ *
+ * float16 and bfloat16 are converted a piece at a time, with a weight and bias
+ * of their own dtype. Sums are taken in two passes, so that a large mean does
+ * not cancel. */
+#include <math.h>
+
+#include "cpu_kernels.h"
+
+enum { PIECE = 1024, TILE = 16384 };
+
+typedef struct {
+  const limn_cpu_loops *loops;
+  int dtype;
+  int64_t size, n;
+  double eps;
+  bool centred; /* layer_norm */
+  const char *weight, *bias; /* or NULL */
+} norm_kernel;
+
+/* Elements i .. i + n of p as floats: in place, or converted into buf. */
+static const float *norm_read(const norm_kernel *k, const char *p, int64_t i,
+                              int64_t n, float *buf) {
+  const void *at = p ? p + i * k->size : NULL;
+  if (!at || k->dtype == LIMN_F32) return at;
+  k->loops->load[CPU_F32](k->dtype, at, 1, n, buf);
+  return buf;
+}
+
+static void norm_row(const norm_kernel *k, const char *x, char *out) {
+  float buf[PIECE], wbuf[PIECE], bbuf[PIECE], to[PIECE], m = 0, r;
+  double sum = 0, squares = 0;
+  int64_t i, n;
+  for (i = 0; k->centred && i < k->n; i += n) {
+    n = LIMN_MIN(PIECE, k->n - i);
+    k->loops->fold[CPU_F32][CPU_SUM].each(norm_read(k, x, i, n, buf), 0, 1, n,
+                                          &sum);
+  }
+  m = (float)(sum / (double)k->n);
+  for (i = 0; i < k->n; i += n) {
+    n = LIMN_MIN(PIECE, k->n - i);
+    squares += k->loops->squares(norm_read(k, x, i, n, buf), m, n);
+  }
+  r = (float)(1 / sqrt(squares / (double)k->n + k->eps));
+  for (i = 0; i < k->n; i += n) {
+    void *at = out + i * k->size;
+    n = LIMN_MIN(PIECE, k->n - i);
+    k->loops->norm(norm_read(k, x, i, n, buf), m, r,
+                   norm_read(k, k->weight, i, n, wbuf),
+                   norm_read(k, k->bias, i, n, bbuf),
+                   k->dtype == LIMN_F32 ? at : to, n);
+    if (k->dtype != LIMN_F32) k->loops->store(k->dtype, at, to, n);
+  }
+}
+
+static void norm_row_double(const norm_kernel *k, const char *from, char *to) {
+  const double *x = (const double *)(const void *)from;
+  const double *w = (const double *)(const void *)k->weight;
+  const double *b = (const double *)(const void *)k->bias;
+  double *out = (double *)(void *)to, m = 0, s = 0;
+  for (int64_t i = 0; k->centred && i < k->n; i++) m += x[i];
+  m /= (double)k->n;
+  for (int64_t i = 0; i < k->n; i++) s += (x[i] - m) * (x[i] - m);
+  s = 1 / sqrt(s / (double)k->n + k->eps);
+  for (int64_t i = 0; i < k->n; i++)
+    out[i] = (x[i] - m) * s * (w ? w[i] : 1) + (b ? b[i] : 0);
+}
+
+static int64_t norm_per_tile(int64_t n) {
+  return n >= TILE ? 1 : TILE / LIMN_MAX(n, 1);
+}
+
+static void norm_run(const limn_step *s, const limn_bind *b, int64_t t0,
+                     int64_t t1) {
+  const limn_view *v = &s->in[0].v;
+  norm_kernel k = {limn_cpu_bound(b)->loops, s->in[0].dtype, 0, v->d[1],
+                   s->eps, s->op == OP_layer_norm, NULL, NULL};
+  const char *x = limn_cpu_at(b, &s->in[0]);
+  char *out = limn_cpu_at(b, &s->out[0]);
+  int64_t per = norm_per_tile(k.n), row, end = LIMN_MIN(t1 * per, v->d[0]);
+  k.size = limn_dtype_size(k.dtype);
+  if (s->flag) k.weight = limn_cpu_at(b, &s->in[1]);
+  if (s->bias) k.bias = limn_cpu_at(b, &s->in[s->flag ? 2 : 1]);
+  for (row = t0 * per; row < end; row++) {
+    int64_t at = row * k.n * k.size;
+    if (k.dtype == LIMN_F64)
+      norm_row_double(&k, x + at, out + at);
+    else
+      norm_row(&k, x + at, out + at);
+  }
+}
+
+int limn_cpu_norm_prepare(limn_device *d, limn_step *s) {
+  const limn_view *v = &s->in[0].v;
+  int64_t per = norm_per_tile(v->d[1]);
+  (void)d;
+  s->run = norm_run;
+  s->ntiles = (v->d[0] + per - 1) / per;
+  if (v->d[1] == 0) s->ntiles = 0;
+  s->cost_ns = (double)v->d[0] * (double)v->d[1] *
+               (s->in[0].dtype == LIMN_F64 ? 2 : 0.4);
+  return 0;
+}
