@@ -214,7 +214,7 @@ static bool cpu_supports(struct limn_device *d, int op, int dtype) {
   (void)d;
   switch (op) {
     case OP_softmax: case OP_log_softmax: case OP_layer_norm:
-    case OP_rms_norm:
+    case OP_rms_norm: case OP_layer_norm_back: case OP_rms_norm_back:
       return limn_dtype_float(dtype);
     case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_argmax:
     case OP_argmin: case OP_index_select: case OP_gather: case OP_index_add:

@@ -73,7 +73,8 @@ enum {
   LIMN_STEP_ROW,     /* softmax log_softmax: [outer, n, inner] dense both */
   LIMN_STEP_NORM,    /* layer_norm rms_norm: in[0] and out[0] [rows, n] dense,
                         then the weight if `flag` and the bias if `bias`, both
-                        dense [n]; all of one dtype; eps */
+                        dense [n]. layer_norm_back rms_norm_back: x and g
+                        [rows, n], the weight if `flag`. One dtype; eps */
   LIMN_STEP_CUM,     /* cumsum (reverse in flag) cumprod: as ROW; computed in
                         the output's dtype */
   LIMN_STEP_SELECT,  /* index_select: in[0] x [outer, n, inner] dense, in[1]

@@ -47,12 +47,15 @@ static int ops_row(emitter *e, limn_ref r, const limn_type *a, int kind) {
   return 0;
 }
 
-/* layer_norm, rms_norm: arguments x weight bias first eps. */
+/* layer_norm, rms_norm: arguments x weight bias first eps; their gradients: x g
+ * weight first eps. */
 static int ops_norm(emitter *e, limn_ref r, const limn_type *a) {
   const limn_arg *args = limn_node_args(e->g, r);
   const limn_type *t = emit_type(e, r);
   limn_operand in[3], out;
   limn_step *s;
+  int op = limn_graph_node(e->g, r)->op;
+  bool back = op == OP_layer_norm_back || op == OP_rms_norm_back;
   bool has[3] = {true, a[1].kind != LIMN_V_NONE, a[2].kind != LIMN_V_NONE};
   int dim = a[3].kind == LIMN_V_INT ? ops_dim(&a[3], t->shape.ndim)
                                     : t->shape.ndim - 1;
@@ -61,20 +64,20 @@ static int ops_norm(emitter *e, limn_ref r, const limn_type *a) {
   for (int i = 0; i < t->shape.ndim; i++) d[i >= dim] *= t->shape.d[i];
   for (int i = 0; i < 3; i++) {
     int64_t off;
+    bool rows = i == 0 || (back && i == 1);
     if (!has[i]) continue;
     LIMN_TRY(emit_operand(e, args[i], &in[nin]));
     LIMN_TRY(emit_dense(e, &in[nin], t->dtype, r));
     off = in[nin].v.offset;
-    limn_view_dense(&in[nin].v, i ? 1 : 2, i ? d + 1 : d);
+    limn_view_dense(&in[nin].v, rows ? 2 : 1, rows ? d : d + 1);
     in[nin++].v.offset = off;
   }
   LIMN_TRY(emit_dest(e, r, &out));
   if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
   limn_view_dense(&out.v, 2, d);
-  LIMN_TRY(emit_step(e, LIMN_STEP_NORM, limn_graph_node(e->g, r)->op, nin, 1,
-                     r, &s));
-  s->flag = has[1];
-  s->bias = has[2];
+  LIMN_TRY(emit_step(e, LIMN_STEP_NORM, op, nin, 1, r, &s));
+  s->flag = back ? has[2] : has[1];
+  s->bias = !back && has[2];
   s->eps = a[4].kind == LIMN_V_NONE   ? 1e-5
            : a[4].kind == LIMN_V_REAL ? a[4].f
                                       : (double)a[4].i;
@@ -325,7 +328,8 @@ int emit_special(emitter *e, limn_ref r) {
   switch (n->op) {
     case OP_softmax: case OP_log_softmax: return ops_row(e, r, a,
                                                          LIMN_STEP_ROW);
-    case OP_layer_norm: case OP_rms_norm: return ops_norm(e, r, a);
+    case OP_layer_norm: case OP_rms_norm: case OP_layer_norm_back:
+    case OP_rms_norm_back: return ops_norm(e, r, a);
     case OP_cumsum: case OP_cumprod: return ops_row(e, r, a, LIMN_STEP_CUM);
     case OP_argmax: case OP_argmin: return ops_arg(e, r, a);
     case OP_index_select: return ops_select(e, r, a);

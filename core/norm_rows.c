@@ -8,7 +8,9 @@
 #define RSQRT(x) limn_calc1(b, OP_rsqrt, x)
 #define MEAN(x) limn_build_reduce(b, OP_mean, x, dims, true)
 
-enum { X, WEIGHT, BIAS, FIRST, EPS }; /* the arguments */
+/* The arguments, and those of the rows for gradients. */
+enum { X, WEIGHT, BIAS, FIRST, EPS };
+enum { G = 1, SCALE = 2 };
 
 /* A weight or bias has the sizes of the dims that are normalised. */
 static int norm_affine(limn_context *c, const limn_type *a, const char *what,
@@ -46,6 +48,24 @@ int infer_layer_norm(limn_context *c, const limn_type *a, limn_type *out) {
   if (!limn_dtype_float(out->dtype)) out->dtype = LIMN_F32;
   LIMN_TRY(norm_affine(c, &a[WEIGHT], "weight", dim, out));
   LIMN_TRY(norm_affine(c, &a[BIAS], "bias", dim, out));
+  return limn_rule_result(c, out->dtype, &out->shape, out);
+}
+
+int infer_norm_back(limn_context *c, const limn_type *a, limn_type *out) {
+  limn_type g, both[2];
+  int dim, dtype, operand;
+  bool same;
+  LIMN_TRY(limn_rule_tensor(c, &a[X], "x", out));
+  LIMN_TRY(limn_rule_tensor(c, &a[G], "g", &g));
+  LIMN_TRY(limn_rule_dim(c, &a[FIRST], -1, out->shape.ndim, &dim));
+  same = g.shape.ndim == out->shape.ndim;
+  for (int i = 0; same && i < g.shape.ndim; i++)
+    same = g.shape.d[i] == out->shape.d[i];
+  if (!same) return limn_fail(c, LIMN_ESHAPE, "x and g have different shapes");
+  both[0] = *out, both[1] = g;
+  LIMN_TRY(limn_promote(both, 2, LIMN_RULE_FLT, &dtype, &operand));
+  out->dtype = dtype;
+  LIMN_TRY(norm_affine(c, &a[SCALE], "weight", dim, out));
   return limn_rule_result(c, out->dtype, &out->shape, out);
 }
 
@@ -100,32 +120,49 @@ limn_arg expand_rms_norm(limn_builder *b, const limn_arg *a) {
 
 /* With y = r d and g times the weight: r (g - mean(g) - y mean(g y)), without
  * the second term where no mean was taken off. Ba, Kiros and Hinton 2016. */
-static void norm_back(limn_builder *b, const limn_arg *a, limn_arg d,
-                      limn_arg g, bool centred, limn_arg *out) {
-  limn_arg dims = norm_dims(b, a[X], a[FIRST]), r, y, k;
+static limn_arg norm_back(limn_builder *b, const limn_arg *a, bool centred) {
+  limn_arg dims = norm_dims(b, a[X], a[FIRST]), d = a[X], g = a[G], r, y, k;
+  if (centred) d = norm_centre(b, a[X], dims);
   r = norm_scale(b, d, dims, a[EPS]);
   y = MUL(d, r);
-  if (limn_grad_wants(&out[BIAS])) out[BIAS] = limn_fold_like(b, g, a[BIAS]);
-  if (limn_grad_wants(&out[WEIGHT]))
-    out[WEIGHT] = limn_fold_like(b, MUL(g, y), a[WEIGHT]);
-  if (!limn_grad_wants(&out[X])) return;
-  if (a[WEIGHT].tag != LIMN_A_NONE) g = MUL(g, a[WEIGHT]);
+  if (a[SCALE].tag != LIMN_A_NONE) g = MUL(g, a[SCALE]);
   k = MUL(g, y);
   k = MEAN(k);
   k = SUB(g, MUL(y, k));
   if (centred) k = SUB(k, MEAN(g));
-  out[X] = limn_fold_like(b, MUL(k, r), a[X]);
+  return MUL(k, r);
+}
+
+limn_arg expand_layer_norm_back(limn_builder *b, const limn_arg *a) {
+  return norm_back(b, a, true);
+}
+
+limn_arg expand_rms_norm_back(limn_builder *b, const limn_arg *a) {
+  return norm_back(b, a, false);
+}
+
+static void norm_grad(limn_builder *b, int op, const limn_arg *a, limn_arg g,
+                      limn_arg *out) {
+  limn_arg plain[5] = {a[X], limn_none(), limn_none(), a[FIRST], a[EPS]}, y;
+  limn_arg back[5] = {a[X], g, a[WEIGHT], a[FIRST], a[EPS]};
+  if (limn_grad_wants(&out[BIAS])) out[BIAS] = limn_fold_like(b, g, a[BIAS]);
+  if (limn_grad_wants(&out[WEIGHT])) {
+    y = limn_build(b, op, plain, 5);
+    out[WEIGHT] = limn_fold_like(b, MUL(g, y), a[WEIGHT]);
+  }
+  if (!limn_grad_wants(&out[X])) return;
+  op = op == OP_layer_norm ? OP_layer_norm_back : OP_rms_norm_back;
+  out[X] = limn_fold_like(b, limn_build(b, op, back, 5), a[X]);
 }
 
 void grad_layer_norm(limn_builder *b, const limn_arg *a, limn_arg y,
                      limn_arg g, limn_arg *out) {
-  limn_arg d = norm_centre(b, a[X], norm_dims(b, a[X], a[FIRST]));
   (void)y;
-  norm_back(b, a, d, g, true, out);
+  norm_grad(b, OP_layer_norm, a, g, out);
 }
 
 void grad_rms_norm(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
                    limn_arg *out) {
   (void)y;
-  norm_back(b, a, a[X], g, false, out);
+  norm_grad(b, OP_rms_norm, a, g, out);
 }

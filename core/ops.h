@@ -219,6 +219,8 @@ S(softmax,  "x:T dim:d", infer_float_same, A_, expand_softmax, grad_softmax, "ex
 S(log_softmax, "x:T dim:d", infer_float_same, A_, expand_log_softmax, grad_log_softmax, "log(softmax(x)).")
 S(layer_norm, "x:T weight:T? bias:T? first:d=-1 eps:r=1e-05", infer_layer_norm, A_, expand_layer_norm, grad_layer_norm, "x less its mean, over sqrt(variance + eps), both taken over the dims from `first` on; times weight, plus bias.")
 S(rms_norm, "x:T weight:T? bias:T? first:d=-1 eps:r=1e-05", infer_layer_norm, A_, expand_rms_norm, grad_rms_norm, "x / sqrt(mean(x^2) + eps), the mean over the dims from `first` on; times weight, plus bias.")
+S(layer_norm_back, "x:T g:T weight:T? first:d=-1 eps:r=1e-05", infer_norm_back, A_, expand_layer_norm_back, NULL, "The gradient of x in layer_norm, where the result's is g.")
+S(rms_norm_back, "x:T g:T weight:T? first:d=-1 eps:r=1e-05", infer_norm_back, A_, expand_rms_norm_back, NULL, "The gradient of x in rms_norm, where the result's is g.")
 S(cumsum,   "x:T dim:d reverse:b=false", infer_cum, A_, NULL, grad_cumsum, "Running sum along dim; reverse: from the end.")
 S(cumprod,  "x:T dim:d", infer_cum, A_, NULL, grad_cumprod, "Running product along dim.")
 S(matmul,   "x:T y:T trans_x:b=false trans_y:b=false", infer_matmul, MATMUL, NULL, grad_matmul, "Matrix product, batched; one-dim operands as vectors.")

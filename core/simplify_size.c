@@ -31,6 +31,8 @@ static limn_arg simp_shape_step(const limn_graph *g, limn_arg x) {
   case OP_log_softmax:
   case OP_layer_norm:
   case OP_rms_norm:
+  case OP_layer_norm_back:
+  case OP_rms_norm_back:
   case OP_update:
   case OP_index_add:
   case OP_scatter_add:

@@ -48,6 +48,13 @@ typedef struct {
   /* out[i] = (x[i] - m) * r * w[i] + b[i]; w and b may be NULL. */
   void (*norm)(const float *x, float m, float r, const float *w,
                const float *b, float *out, int64_t n);
+  /* sum[0] += the sum of h, sum[1] += that of h (x[i] - m); h is g[i] w[i], or
+   * g[i] where w is NULL. */
+  void (*norm_sums)(const float *x, const float *g, const float *w, float m,
+                    int64_t n, double sum[2]);
+  /* out[i] = p[1] (h - p[2] - (x[i] - p[0]) p[3]) */
+  void (*norm_back)(const float *x, const float *g, const float *w,
+                    const float p[4], float *out, int64_t n);
 } limn_cpu_loops;
 const limn_cpu_loops *limn_loops_select(int isa); /* as limn_gemm_select */
 

@@ -376,6 +376,44 @@ static void loops_norm(const float *x, float m, float r, const float *w,
     NORM_LOOP((x[j] - m) * r);
 }
 
+INLINE void loops_sums(const float *x, const float *g, const float *w, float m,
+                       int64_t n, bool has, double sum[2]) {
+  float a[16] = {0}, c[16] = {0};
+  int64_t j = 0;
+  for (; j + 16 <= n; j += 16)
+    _Pragma("omp simd") for (int k = 0; k < 16; k++) {
+      float h = has ? g[j + k] * w[j + k] : g[j + k];
+      a[k] += h;
+      c[k] += h * (x[j + k] - m);
+    }
+  for (; j < n; j++) {
+    float h = has ? g[j] * w[j] : g[j];
+    a[j % 16] += h;
+    c[j % 16] += h * (x[j] - m);
+  }
+  for (int k = 0; k < 16; k++) sum[0] += (double)a[k], sum[1] += (double)c[k];
+}
+
+static void loops_norm_sums(const float *x, const float *g, const float *w,
+                            float m, int64_t n, double sum[2]) {
+  for (int64_t i = 0; i < n; i += PIECE) {
+    int64_t some = n - i < PIECE ? n - i : PIECE;
+    if (w)
+      loops_sums(x + i, g + i, w + i, m, some, true, sum);
+    else
+      loops_sums(x + i, g + i, w, m, some, false, sum);
+  }
+}
+
+static void loops_norm_back(const float *x, const float *g, const float *w,
+                            const float p[4], float *out, int64_t n) {
+  float m = p[0], r = p[1], mean = p[2], k = p[3];
+  if (w)
+    NORM_LOOP(r * (g[j] * w[j] - mean - (x[j] - m) * k));
+  else
+    NORM_LOOP(r * (g[j] - mean - (x[j] - m) * k));
+}
+
 const limn_cpu_loops LOOPS_TABLE = {
     {loops_load_f32, loops_load_f64, loops_load_i64},
     loops_test,
@@ -392,4 +430,6 @@ const limn_cpu_loops LOOPS_TABLE = {
     loops_shift,
     loops_squares,
     loops_norm,
+    loops_norm_sums,
+    loops_norm_back,
 };

@@ -1,5 +1,5 @@
-/* layer_norm and rms_norm on the CPU: rows of n elements, each read from
- * memory once and kept in the cache for two sums and the result.
+/* layer_norm, rms_norm and their gradients on the CPU: rows of n elements, each
+ * read from memory once and kept in the cache for the sums and the result.
  *
  * float16 and bfloat16 are converted a piece at a time, with a weight and bias
  * of their own dtype. Sums are taken in two passes, so that a large mean does
@@ -15,7 +15,7 @@ typedef struct {
   int dtype;
   int64_t size, n;
   double eps;
-  bool centred; /* layer_norm */
+  bool centred, back; /* layer_norm; a gradient */
   const char *weight, *bias; /* or NULL */
 } norm_kernel;
 
@@ -28,8 +28,10 @@ static const float *norm_read(const norm_kernel *k, const char *p, int64_t i,
   return buf;
 }
 
-static void norm_row(const norm_kernel *k, const char *x, char *out) {
-  float buf[PIECE], wbuf[PIECE], bbuf[PIECE], to[PIECE], m = 0, r;
+/* The mean, or 0, and 1 / the deviation. */
+static void norm_moments(const norm_kernel *k, const char *x, float *m,
+                         float *r) {
+  float buf[PIECE];
   double sum = 0, squares = 0;
   int64_t i, n;
   for (i = 0; k->centred && i < k->n; i += n) {
@@ -37,12 +39,18 @@ static void norm_row(const norm_kernel *k, const char *x, char *out) {
     k->loops->fold[CPU_F32][CPU_SUM].each(norm_read(k, x, i, n, buf), 0, 1, n,
                                           &sum);
   }
-  m = (float)(sum / (double)k->n);
+  *m = (float)(sum / (double)k->n);
   for (i = 0; i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);
-    squares += k->loops->squares(norm_read(k, x, i, n, buf), m, n);
+    squares += k->loops->squares(norm_read(k, x, i, n, buf), *m, n);
   }
-  r = (float)(1 / sqrt(squares / (double)k->n + k->eps));
+  *r = (float)(1 / sqrt(squares / (double)k->n + k->eps));
+}
+
+static void norm_row(const norm_kernel *k, const char *x, char *out) {
+  float buf[PIECE], wbuf[PIECE], bbuf[PIECE], to[PIECE], m, r;
+  int64_t i, n;
+  norm_moments(k, x, &m, &r);
   for (i = 0; i < k->n; i += n) {
     void *at = out + i * k->size;
     n = LIMN_MIN(PIECE, k->n - i);
@@ -54,17 +62,54 @@ static void norm_row(const norm_kernel *k, const char *x, char *out) {
   }
 }
 
-static void norm_row_double(const norm_kernel *k, const char *from, char *to) {
-  const double *x = (const double *)(const void *)from;
+static void norm_back(const norm_kernel *k, const char *x, const char *g,
+                      char *out) {
+  float buf[PIECE], gbuf[PIECE], wbuf[PIECE], to[PIECE], p[4];
+  double sum[2] = {0, 0}, n = (double)k->n;
+  int64_t i, some;
+  norm_moments(k, x, &p[0], &p[1]);
+  for (i = 0; i < k->n; i += some) {
+    some = LIMN_MIN(PIECE, k->n - i);
+    k->loops->norm_sums(norm_read(k, x, i, some, buf),
+                        norm_read(k, g, i, some, gbuf),
+                        norm_read(k, k->weight, i, some, wbuf), p[0], some,
+                        sum);
+  }
+  p[2] = k->centred ? (float)(sum[0] / n) : 0;
+  p[3] = (float)(sum[1] / n * (double)p[1] * (double)p[1]);
+  for (i = 0; i < k->n; i += some) {
+    void *at = out + i * k->size;
+    some = LIMN_MIN(PIECE, k->n - i);
+    k->loops->norm_back(norm_read(k, x, i, some, buf),
+                        norm_read(k, g, i, some, gbuf),
+                        norm_read(k, k->weight, i, some, wbuf), p,
+                        k->dtype == LIMN_F32 ? at : to, some);
+    if (k->dtype != LIMN_F32) k->loops->store(k->dtype, at, to, some);
+  }
+}
+
+static void norm_double(const norm_kernel *k, const double *x, const double *g,
+                        double *out) {
   const double *w = (const double *)(const void *)k->weight;
   const double *b = (const double *)(const void *)k->bias;
-  double *out = (double *)(void *)to, m = 0, s = 0;
-  for (int64_t i = 0; k->centred && i < k->n; i++) m += x[i];
-  m /= (double)k->n;
-  for (int64_t i = 0; i < k->n; i++) s += (x[i] - m) * (x[i] - m);
-  s = 1 / sqrt(s / (double)k->n + k->eps);
-  for (int64_t i = 0; i < k->n; i++)
-    out[i] = (x[i] - m) * s * (w ? w[i] : 1) + (b ? b[i] : 0);
+  double m = 0, r = 0, mean = 0, by = 0, n = (double)k->n;
+  int64_t i;
+  for (i = 0; k->centred && i < k->n; i++) m += x[i];
+  m /= n;
+  for (i = 0; i < k->n; i++) r += (x[i] - m) * (x[i] - m);
+  r = 1 / sqrt(r / n + k->eps);
+  for (i = 0; !k->back && i < k->n; i++)
+    out[i] = (x[i] - m) * r * (w ? w[i] : 1) + (b ? b[i] : 0);
+  if (!k->back) return;
+  for (i = 0; i < k->n; i++) {
+    double h = g[i] * (w ? w[i] : 1);
+    mean += h;
+    by += h * (x[i] - m);
+  }
+  mean = k->centred ? mean / n : 0;
+  by *= r * r / n;
+  for (i = 0; i < k->n; i++)
+    out[i] = r * (g[i] * (w ? w[i] : 1) - mean - (x[i] - m) * by);
 }
 
 static int64_t norm_per_tile(int64_t n) {
@@ -74,18 +119,25 @@ static int64_t norm_per_tile(int64_t n) {
 static void norm_run(const limn_step *s, const limn_bind *b, int64_t t0,
                      int64_t t1) {
   const limn_view *v = &s->in[0].v;
+  bool back = s->op == OP_layer_norm_back || s->op == OP_rms_norm_back;
+  bool centred = s->op == OP_layer_norm || s->op == OP_layer_norm_back;
   norm_kernel k = {limn_cpu_bound(b)->loops, s->in[0].dtype, 0, v->d[1],
-                   s->eps, s->op == OP_layer_norm, NULL, NULL};
+                   s->eps, centred, back, NULL, NULL};
   const char *x = limn_cpu_at(b, &s->in[0]);
+  const char *g = back ? limn_cpu_at(b, &s->in[1]) : x;
   char *out = limn_cpu_at(b, &s->out[0]);
   int64_t per = norm_per_tile(k.n), row, end = LIMN_MIN(t1 * per, v->d[0]);
   k.size = limn_dtype_size(k.dtype);
-  if (s->flag) k.weight = limn_cpu_at(b, &s->in[1]);
+  if (s->flag) k.weight = limn_cpu_at(b, &s->in[back ? 2 : 1]);
   if (s->bias) k.bias = limn_cpu_at(b, &s->in[s->flag ? 2 : 1]);
   for (row = t0 * per; row < end; row++) {
     int64_t at = row * k.n * k.size;
     if (k.dtype == LIMN_F64)
-      norm_row_double(&k, x + at, out + at);
+      norm_double(&k, (const double *)(const void *)(x + at),
+                  (const double *)(const void *)(g + at),
+                  (double *)(void *)(out + at));
+    else if (back)
+      norm_back(&k, x + at, g + at, out + at);
     else
       norm_row(&k, x + at, out + at);
   }

@@ -105,6 +105,93 @@ describe("Normalising layers", function()
   end)
 end)
 
+describe("Halves", function()
+  it("are normalised in float32", function()
+    local x = limn.randn(3, 1500) * 4
+    for dtype, tol in pairs {float16 = 4e-3, bfloat16 = 3e-2} do
+      U.each_device(function(dev)
+        local h = x:to(dtype)
+        local want = nn.layer_norm(h:to "float64")
+        local l = nn.LayerNorm(1500, {dtype = dtype})
+        local y = limn.on(dev, function() return l(h:to(dev)) end)
+        assert.are.equal(dtype, y.dtype)
+        U.close(y:to "float32", want, tol, 1)
+        y = nn.rms_norm(h:to(dev), {eps = 1e-5})
+        want = h:to "float64":square():mean {dim = 2, keepdim = true}
+        U.close(y:to "float32", h:to "float64" / (want + 1e-5):sqrt(), tol, 1)
+      end)
+    end
+  end)
+end)
+
+-- First and second gradients, against those of plain compositions; the rows
+-- behind them are layer_norm_back and rms_norm_back.
+describe("Gradients of norms", function()
+  local function plain(centred, x, w, b)
+    if centred then x = x - x:mean {dim = -1, keepdim = true} end
+    local v = x:square():mean {dim = -1, keepdim = true}
+    local y = x / (v + 1e-3):sqrt()
+    if w then y = y * w end
+    return b and y + b or y
+  end
+  for _, name in ipairs {"layer_norm", "rms_norm"} do
+    it("agree with compositions: " .. name, function()
+      local function gradients(f, x, t)
+        local function first()
+          local _, g = limn.value_and_grad(function()
+            return (f(unpack(x)) * t):sum()
+          end, x)()
+          return g
+        end
+        local out = first()
+        local _, second = limn.value_and_grad(function()
+          return (first()[1] * t):square():sum()
+        end, {x[1]})()
+        out[#out + 1] = second[1]
+        return unpack(out)
+      end
+      U.each_device(function(dev)
+        for _, n in ipairs {5, 1300} do
+          for count = 1, name == "layer_norm" and 3 or 2 do
+            local x = {}
+            for i, shape in ipairs {{2, 3, n}, {n}, {n}} do
+              if i <= count then
+                x[i] = limn.randn(shape, {dtype = "float64"}):to(dev)
+              end
+            end
+            local t = limn.randn({2, 3, n}, {dtype = "float64"}):to(dev)
+            local want = {gradients(function(a, w, b)
+              return plain(name == "layer_norm", a, w, b)
+            end, x, t)}
+            local function mine(a, w, b)
+              return nn[name](a, {shape = n, weight = w, eps = 1e-3,
+                                  bias = b})
+            end
+            local list = {unpack(x)}
+            list[#list + 1] = t
+            local g = limn.trace(function(...)
+              local v = {...}
+              local u = table.remove(v)
+              return gradients(mine, v, u)
+            end, unpack(list))
+            for how, got in pairs {eager = {gradients(mine, x, t)},
+                                   traced = {g(unpack(list))}} do
+              assert.are.equal(#want, #got)
+              for i, w in ipairs(want) do
+                U.close(got[i], w, 1e-9, "max", how .. " " .. i)
+              end
+            end
+            for i, v in ipairs(list) do list[i] = v:to "float32" end
+            for i, v in ipairs {g(unpack(list))} do
+              if i <= count then U.close(v, want[i], 1e-4, "max") end
+            end
+          end
+        end
+      end)
+    end)
+  end
+end)
+
 describe("BatchNorm", function()
   it("takes up the batch's statistics in training, as PyTorch does", function()
     for _, shape in ipairs {{5, 3}, {4, 3, 2}, {4, 3, 2, 2}} do
@@ -188,6 +275,20 @@ describe("BatchNorm", function()
     U.close(b.running_mean, (x:mean(1) + y:mean(1)) / 2, 1e-5)
     local free = nn.BatchNorm1d(2, {track_running_stats = false}):eval()
     U.close(free(x):mean(1), {0, 0}, 1e-5, 1)
+  end)
+
+  it("keeps its buffers' dtype, and writes none in eval mode", function()
+    local b = nn.BatchNorm1d(3)
+    local x = limn.randn({4, 3}, {dtype = "float64"})
+    local g = limn.trace(b, x)
+    g(x)
+    assert.are.equal("float32", b.running_mean.dtype)
+    U.close(b.running_mean, x:mean(1) * 0.1, 1e-5)
+    b:eval()
+    local before, at = state(b), b.running_mean.version
+    U.close(g(x), b(x), 1e-6)
+    assert.are.same(before, state(b))
+    assert.are.equal(at, b.running_mean.version)
   end)
 
   it("names what does not fit", function()

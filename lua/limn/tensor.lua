@@ -11,7 +11,8 @@ local fail = core.fail
 local internal = {
   slice = true, update = true, full = true, full_like = true, arange = true,
   rand = true, randn = true, randint = true, eye = true, rand_bits = true,
-  convert = true, fold_like = true, none = true,
+  convert = true, fold_like = true, none = true, layer_norm_back = true,
+  rms_norm_back = true,
 }
 
 local limn = {}

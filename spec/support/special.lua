@@ -225,7 +225,8 @@ S.cases = {
         return out
       end)
     end},
-  layer_norm = {call = function(a) return a:layer_norm {first = 2, eps = 0.1} end,
+  layer_norm = {
+    call = function(a) return a:layer_norm {first = 2, eps = 0.1} end,
     on = {{{2, 5}}, {{3, 1}}, {{0, 4}}},
     want = function(a)
       return lines(a, 2, function(l)
@@ -427,6 +428,7 @@ S.elsewhere = {
   rand = "random_spec.lua", randn = "random_spec.lua",
   randint = "random_spec.lua", rand_bits = "random_spec.lua",
   rand_like = "random_spec.lua", randn_like = "random_spec.lua",
+  layer_norm_back = "layers_spec.lua", rms_norm_back = "layers_spec.lua",
 }
 
 return S

@@ -97,6 +97,7 @@ function M.glu(x, dim)
 end
 -- x, or weight * x below 0; one weight, or one per channel (dim 2).
 function M.prelu(x, weight)
+  weight = check.near(weight, x)
   if x:dim() > 2 and weight:size(1) ~= 1 then
     for _ = 3, x:dim() do weight = weight:unsqueeze(-1) end
   end

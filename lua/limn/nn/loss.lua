@@ -245,10 +245,11 @@ end
 -- {log_target = false}; reduction "batchmean" divides the sum by the rows.
 function M.kl_div(x, y, options)
   local o = read_options(options, {"log_target", "reduction"}, "kl_div")
-  local r, l = o.reduction, nil
+  local r = o.reduction
   if r == "batchmean" then r = "sum" end
   options_of({reduction = r}, {}, "kl_div")
   same_rank(x, y, "kl_div")
+  local l
   if o.log_target then
     l = y:exp() * (y - x)
   else -- 0 log 0 is 0

@@ -256,7 +256,8 @@ end
 
 -- What a buffer becomes: a share of the new value, the rest stays.
 local function blend(old, new, share)
-  local y = old * (1 - share) + new:detach():reshape_like(old) * share
+  new = new:detach():reshape_like(old):to(old.dtype)
+  local y = old * (1 - share) + new * share
   return y
 end
 
