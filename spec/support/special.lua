@@ -92,6 +92,9 @@ local function bool(shape, data)
   return {shape = shape, data = data, bool = true}
 end
 
+-- For composed.lua.
+S.build, S.get, S.lines, S.int = build, get, lines, int
+
 -- call: the op; on: lists of inputs (shapes, or arrays), all of equal ranks;
 -- want: the reference; grad = false: not differentiable.
 S.cases = {
