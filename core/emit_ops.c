@@ -320,7 +320,8 @@ int emit_special(emitter *e, limn_ref r) {
     case OP_gather: return ops_gather(e, r, a);
     case OP_index_add: return ops_add(e, r, a, LIMN_STEP_INDEX_ADD);
     case OP_argsort: return ops_sort(e, r, a);
-    case OP_scatter: case OP_scatter_add: return ops_add(e, r, a, LIMN_STEP_SCATTER_ADD);
+    case OP_scatter:
+    case OP_scatter_add: return ops_add(e, r, a, LIMN_STEP_SCATTER_ADD);
     case OP_pad: return ops_pad(e, r, a);
     case OP_update: return ops_update(e, r, a);
     default:

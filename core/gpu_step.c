@@ -445,7 +445,8 @@ static int step_add(gpu_job *j) {
   step_eight(l, nd, o->v.s, dim, 0);
   /* One order of additions where that was asked for or is fast enough. */
   atomic = limn_codegen_atomic(j->g, v->dtype) && !j->c->deterministic &&
-           s->op != OP_scatter && m > 64 && lines < j->g->units * (j->g->cpu ? 1 : 256);
+           s->op != OP_scatter && m > 64 &&
+           lines < j->g->units * (j->g->cpu ? 1 : 256);
   step_items(l, j->g->cpu ? 8 : j->g->local, atomic ? total : lines);
   return step_kernel(j, l, atomic ? "add_atomic" : "add_lines");
 }

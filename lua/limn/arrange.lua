@@ -27,11 +27,13 @@ end
 function methods.roll(x, ...)
   local a = D.args("roll", {"shift", "dim"}, ...)
   local shift, dim = a.shift, a.dim
+  D.tensor(x, "roll")
   if shift == nil then fail "roll(shift, dim)" end
   if dim == nil then
     if type(shift) == "table" then
       fail "roll: a dim for each shift is wanted"
     end
+    D.size(shift, "roll: the shift")
     local y = roll_one(ops.flatten(x), shift, 1)
     y = ops.reshape_like(y, x)
     return y
@@ -43,6 +45,7 @@ function methods.roll(x, ...)
   end
   local y = x
   for i, d in ipairs(dim) do
+    D.size(shift[i], "roll: the shift")
     y = roll_one(y, shift[i], D.whole(x, d, "roll"))
   end
   if rawequal(y, x) then y = x:clone() end
@@ -55,6 +58,7 @@ end
 -- dim instead of those two.
 function methods.diagonal(x, ...)
   local a = D.args("diagonal", {"offset", "dim1", "dim2"}, ...)
+  D.tensor(x, "diagonal")
   local k, rank = a.offset or 0, x:dim()
   if rank < 2 then
     fail(("diagonal: at least two dims are needed, not %d"):format(rank))
@@ -95,16 +99,17 @@ end
 
 --- Of a matrix its diagonal, of a vector the matrix that has it there.
 function methods.diag(x, offset)
-  local k, rank, y = offset or 0, x:dim(), nil
+  D.tensor(x, "diag")
+  local k, rank = offset or 0, x:dim()
   if rank == 2 then
-    y = methods.diagonal(x, k)
+    local y = methods.diagonal(x, k)
     return y
   elseif rank ~= 1 then
     fail(("diag: a vector or a matrix is wanted, not %d dims"):format(rank))
   end
   local n = x:size(1)
   local here = core.eye(n, {dtype = "bool", device = x.device})
-  y = ops.where(here, ops.expand(ops.unsqueeze(x, 1), {n, -1}), false)
+  local y = ops.where(here, ops.expand(ops.unsqueeze(x, 1), {n, -1}), false)
   if k ~= 0 then
     local right, down = math.max(k, 0), math.max(-k, 0)
     y = ops.pad(y, {right, down, down, right})
@@ -178,17 +183,17 @@ function methods.pad(x, ...)
   local n, given = select("#", ...), {...}
   local last = given[n]
   local mode = type(last) == "table" and rawget(last, "mode")
-  local y
   if not mode or mode == "constant" then
-    y = ops.pad(x, ...)
+    local y = ops.pad(x, ...)
     return y
   end
+  D.tensor(x, "pad")
   core.options(last, {"pads", "value", "mode"}, "pad")
   local pads = last.pads or #last > 0 and last or given[1]
   if type(pads) ~= "table" or pads == last and #last == 0 then
     pads = {unpack(given, 1, n - 1)}
   end
-  y = pad_around(x, pads, mode)
+  local y = pad_around(x, pads, mode)
   return y
 end
 

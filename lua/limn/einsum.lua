@@ -98,7 +98,8 @@ local function product(a, b, keep)
   for _, name in ipairs(b.names) do
     if not in_a[name] then right[#right + 1] = name end
   end
-  local names, y = joined(both, left, right), nil
+  local names = joined(both, left, right)
+  local y
   if #over == 0 or #left + #right == 0 then
     local x1 = arranged(a, joined(both, left, over))
     local x2 = arranged(b, joined(both, right, over))
@@ -124,7 +125,7 @@ local function labels(text, rank, who)
   local names, dots = {}, nil
   local before, after = text:match "^(%a*)%.%.%.(%a*)$"
   if not before then
-    before, after = text:match "^(%a*)$", nil
+    before = text:match "^(%a*)$"
     if not before then
       fail(("einsum: '%s' is no list of letters for %s"):format(text, who))
     end
@@ -262,6 +263,8 @@ end
 -- of the last dims of x with the first of y (2).
 function methods.tensordot(x, y, ...)
   local a = D.args("tensordot", {"dims"}, ...)
+  D.tensor(x, "tensordot")
+  D.tensor(y, "tensordot")
   local dims = a.dims or 2
   local dx, dy = {}, {}
   if type(dims) == "number" then

@@ -23,8 +23,8 @@ end
 function methods.topk(x, ...)
   local a = D.args("topk", {"k", "dim", "largest", "sorted"}, ...)
   local dim = D.whole(x, a.dim or -1, "topk")
-  local k, n = a.k and D.known(a.k), D.known(x:size(dim))
-  if a.k == nil then fail "topk(k, dim): k is missing" end
+  D.size(a.k, "topk(k, dim): k")
+  local k, n = D.known(a.k), D.known(x:size(dim))
   if k and n and (k < 0 or k > n or k % 1 ~= 0) then
     fail(("topk: the %g largest of %d, the size of dim %d"):format(k, n, dim))
   end
@@ -224,6 +224,8 @@ end
 function methods.multinomial(x, ...)
   local a = D.args("multinomial", {"n", "replacement"}, ...)
   local n = a.n or 1
+  D.tensor(x, "multinomial")
+  D.size(n, "multinomial: n")
   if x:dim() < 1 or x:dim() > 2 then
     fail(("multinomial: weights are a vector or rows, not %d dims"):format(
       x:dim()))
@@ -244,6 +246,7 @@ end
 --- Whether |x - y| <= atol + rtol * |y|, element by element.
 function methods.isclose(x, y, ...)
   local a = D.args("isclose", {"rtol", "atol", "equal_nan"}, ...)
+  D.tensor(x, "isclose")
   local room = ops.abs(y) * (a.rtol or 1e-5) + (a.atol or 1e-8)
   local near = ops.le(ops.abs(ops.sub(x, y)), room)
   near = ops.logical_and(near, ops.isfinite(y))
@@ -256,6 +259,7 @@ end
 
 --- Whether all are close, as a Lua boolean.
 function methods.allclose(x, y, ...)
+  D.tensor(x, "allclose")
   if core.tracing() or core.of_trace(x) then
     fail("allclose gives a Lua value, which a trace does not have",
       "isclose(...):all() is a tensor")
