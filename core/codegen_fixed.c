@@ -94,6 +94,12 @@ static void fixed_kind(const limn_step *s, limn_str *o, bool vector) {
                   "(w) == (w)))\n",
                   better);
     break;
+  case LIMN_STEP_SORT:
+    fixed_type(o, 'X', in);
+    limn_str_addf(o, "#define BEFORE(a, b) %s\n",
+                  s->flag ? "((a) > (b) || ((a) != (a) && (b) == (b)))"
+                          : "((a) < (b) || ((b) != (b) && (a) == (a)))");
+    break;
   case LIMN_STEP_ROW:
     brief = limn_dtype_short(limn_dtype_compute(out));
     limn_str_addf(o, "#define EX EL_%s\n#define LDX LD_%s\n#define CX %s\n",
@@ -118,6 +124,8 @@ static void fixed_kind(const limn_step *s, limn_str *o, bool vector) {
   case LIMN_STEP_INDEX_ADD:
   case LIMN_STEP_SCATTER_ADD:
     fixed_type(o, 'X', out);
+    limn_str_addf(o, "#define JOIN(a, b) (CX)(%s)\n",
+                  s->op == OP_scatter ? "b" : "(a) + (b)");
     if (out == LIMN_F64 || out == LIMN_I64)
       limn_str_add(o, "#ifdef USE_ATOM64\n");
     if (atomic)
@@ -161,6 +169,7 @@ static const struct {
     {LIMN_STEP_ROW, 7, "row"},        {LIMN_STEP_CUM, 9, "cum"},
     {LIMN_STEP_SELECT, 25, "index"},  {LIMN_STEP_GATHER, 25, "index"},
     {LIMN_STEP_INDEX_ADD, 28, "add"}, {LIMN_STEP_SCATTER_ADD, 28, "add"},
+    {LIMN_STEP_SORT, 8, "sort"},
 };
 
 int limn_codegen(limn_context *c, const limn_step *s, limn_str *out) {

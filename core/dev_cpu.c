@@ -152,6 +152,7 @@ static int cpu_prepare(struct limn_device *d, limn_step *s) {
     case LIMN_STEP_GATHER: return limn_cpu_gather_prepare(d, s);
     case LIMN_STEP_INDEX_ADD: return limn_cpu_index_add_prepare(d, s);
     case LIMN_STEP_SCATTER_ADD: return limn_cpu_scatter_add_prepare(d, s);
+    case LIMN_STEP_SORT: return limn_cpu_sort_prepare(d, s);
     case LIMN_STEP_PRINT: return 0;
   }
   return limn_fail(d->c, LIMN_EUNSUPPORTED, "no kernel for a step of kind %d",
@@ -218,7 +219,7 @@ static bool cpu_supports(struct limn_device *d, int op, int dtype) {
       return limn_dtype_float(dtype);
     case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_argmax:
     case OP_argmin: case OP_index_select: case OP_gather: case OP_index_add:
-    case OP_scatter_add:
+    case OP_scatter_add: case OP_scatter: case OP_argsort:
       return true;
   }
   return false;

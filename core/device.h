@@ -84,7 +84,10 @@ enum {
   LIMN_STEP_INDEX_ADD,   /* out[0] [outer, n, inner] += in[1] [outer, m, inner]
                             at in[0] int64 [m]; out already holds x */
   LIMN_STEP_SCATTER_ADD, /* out[0] dense += in[1] at in[0] (one shape, dense,
-                            int64) along dim; out already holds x */
+                            int64) along dim; out already holds x. Of the op
+                            scatter: = instead of += */
+  LIMN_STEP_SORT,    /* argsort: in[0] [outer, n, inner] dense -> out[0] int64,
+                        positions + base; descending in flag */
   LIMN_STEP_PRINT    /* host: exec.c */
 };
 struct limn_bind;

@@ -118,6 +118,30 @@ static int ops_arg(emitter *e, limn_ref r, const limn_type *a) {
   return 0;
 }
 
+/* argsort: along one dim; the positions have x's shape. */
+static int ops_sort(emitter *e, limn_ref r, const limn_type *a) {
+  limn_arg xa = limn_node_args(e->g, r)[0];
+  const limn_type *t = emit_type(e, r);
+  limn_operand x, out;
+  limn_step *s;
+  int dim = ops_dim(&a[1], t->shape.ndim);
+  int64_t off;
+  LIMN_TRY(emit_operand(e, xa, &x));
+  LIMN_TRY(emit_dense(e, &x, x.dtype, r));
+  LIMN_TRY(emit_dest(e, r, &out));
+  if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
+  LIMN_TRY(emit_step(e, LIMN_STEP_SORT, OP_argsort, 1, 1, r, &s));
+  off = x.v.offset;
+  ops_three(&x, &t->shape, dim, t->shape.d[dim]);
+  x.v.offset = off;
+  ops_three(&out, &t->shape, dim, t->shape.d[dim]);
+  s->flag = a[2].i;
+  s->base = a[3].i;
+  emit_set(e, s, false, 0, &x);
+  emit_set(e, s, true, 0, &out);
+  return 0;
+}
+
 /* An index argument: int64, dense. */
 static int ops_index(emitter *e, limn_arg a, limn_ref r, limn_operand *o) {
   LIMN_TRY(emit_operand(e, a, o));
@@ -173,7 +197,8 @@ static int ops_gather(emitter *e, limn_ref r, const limn_type *a) {
   return 0;
 }
 
-/* index_add and scatter_add: x is copied to the result, then added to. */
+/* index_add, scatter_add and scatter: x is copied to the result, then changed
+ * there. */
 static int ops_add(emitter *e, limn_ref r, const limn_type *a, int kind) {
   const limn_node *n = limn_graph_node(e->g, r);
   const limn_arg *args = limn_node_args(e->g, r);
@@ -335,6 +360,8 @@ int emit_special(emitter *e, limn_ref r) {
     case OP_index_select: return ops_select(e, r, a);
     case OP_gather: return ops_gather(e, r, a);
     case OP_index_add: return ops_add(e, r, a, LIMN_STEP_INDEX_ADD);
+    case OP_argsort: return ops_sort(e, r, a);
+    case OP_scatter:
     case OP_scatter_add: return ops_add(e, r, a, LIMN_STEP_SCATTER_ADD);
     case OP_pad: return ops_pad(e, r, a);
     case OP_update: return ops_update(e, r, a);

@@ -20,6 +20,7 @@ static const struct {
     {"arg", limn_k_arg},
     {"row", limn_k_row},
     {"cum", limn_k_cum},
+    {"sort", limn_k_sort},
     {"index", limn_k_index},
     {"add", limn_k_add},
 };

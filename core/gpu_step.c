@@ -1,61 +1,11 @@
 /* From a step to the launches of a GPU: which kernel, its numbers, how many
  * work-items. Kernels of one text are compiled together, so that choosing
  * between them by size compiles nothing. */
-#include "gpu.h"
-
-typedef struct {
-  limn_gpu *g;
-  limn_context *c;
-  const limn_step *s;
-  limn_gpu_code *code;
-  limn_str src;
-} gpu_job;
-
-/* -- Launch lists ---------------------------------------------------------- */
-
-static int step_launch(gpu_job *j, limn_gpu_launch **out) {
-  limn_gpu_launch *l = limn_alloc(j->c, sizeof *l);
-  if (!l) return LIMN_EMEM;
-  l->args.c = j->c;
-  l->local = j->g->local;
-  l->groups[0] = l->groups[1] = l->groups[2] = 1;
-  if (j->code->last)
-    j->code->last->next = l;
-  else
-    j->code->first = l;
-  j->code->last = l;
-  *out = l;
-  return 0;
-}
-
-/* One work-item for each of n. */
-static void step_items(limn_gpu_launch *l, uint32_t local, int64_t n) {
-  l->local = local;
-  l->groups[0] = (size_t)((n + local - 1) / local);
-}
-
-static int step_kernel(gpu_job *j, limn_gpu_launch *l, const char *name) {
-  if (j->src.rc) return j->src.rc;
-  if (l->args.rc) return l->args.rc;
-  return limn_gpu_kernel(j->g, j->src.s, name, &l->kernel);
-}
+#include "gpu_job.h"
 
 static void step_restart(gpu_job *j) {
   limn_str_free(&j->src);
   limn_str_init(&j->src, j->c);
-}
-
-static int step_text(gpu_job *j, const char *name, int nums) {
-  return limn_codegen_fixed(j->c, j->s, (int)j->g->local, j->g->cpu, name, nums,
-                            &j->src);
-}
-
-static void step_slot(limn_gpu_launch *l, const limn_operand *o) {
-  limn_gpu_ptr(&l->args, LIMN_GPU_SLOT, o->slot);
-}
-
-static void step_offset(limn_gpu_launch *l, const limn_operand *o) {
-  limn_gpu_num_patch(&l->args, LIMN_GPU_OFFSET, o->dtype, o->slot, o->v.offset);
 }
 
 static int64_t step_numel(const limn_operand *o) {
@@ -461,7 +411,7 @@ static int step_gather(gpu_job *j) {
   return step_kernel(j, l, "gather_at");
 }
 
-/* index_add and scatter_add. Inputs are index and v. */
+/* index_add, scatter_add and scatter. Inputs are index and v. */
 static int step_add(gpu_job *j) {
   const limn_step *s = j->s;
   const limn_operand *v = &s->in[1], *o = &s->out[0];
@@ -495,7 +445,8 @@ static int step_add(gpu_job *j) {
   step_eight(l, nd, o->v.s, dim, 0);
   /* One order of additions where that was asked for or is fast enough. */
   atomic = limn_codegen_atomic(j->g, v->dtype) && !j->c->deterministic &&
-           m > 64 && lines < j->g->units * (j->g->cpu ? 1 : 256);
+           s->op != OP_scatter && m > 64 &&
+           lines < j->g->units * (j->g->cpu ? 1 : 256);
   step_items(l, j->g->cpu ? 8 : j->g->local, atomic ? total : lines);
   return step_kernel(j, l, atomic ? "add_atomic" : "add_lines");
 }
@@ -523,6 +474,8 @@ static int step_lower(gpu_job *j) {
   case LIMN_STEP_INDEX_ADD:
   case LIMN_STEP_SCATTER_ADD:
     return step_add(j);
+  case LIMN_STEP_SORT:
+    return limn_gpu_sort(j);
   case LIMN_STEP_PRINT:
     return 0;
   }
@@ -583,6 +536,8 @@ bool limn_gpu_supports(limn_device *d, int op, int dtype) {
   case OP_gather:
   case OP_index_add:
   case OP_scatter_add:
+  case OP_scatter:
+  case OP_argsort:
     return true;
   }
   return false;

@@ -161,6 +161,7 @@ static bool grad_passes(const limn_graph *g, limn_ref r) {
   case OP_detach:
   case OP_argmax:
   case OP_argmin:
+  case OP_argsort:
   case OP_one_hot:
     return false;
   case OP_convert:

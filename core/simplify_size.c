@@ -35,7 +35,9 @@ static limn_arg simp_shape_step(const limn_graph *g, limn_arg x) {
   case OP_rms_norm_back:
   case OP_update:
   case OP_index_add:
+  case OP_scatter:
   case OP_scatter_add:
+  case OP_argsort:
   case OP_tril:
   case OP_triu:
   case OP_full_like:

@@ -451,6 +451,7 @@ static void scatter_run(const limn_step *s, const limn_bind *b, int64_t t0,
   int64_t all = limn_numel(v->ndim, v->d), slab = all / scatter_slabs(s);
   int64_t e, end = t1 * slab, some, j, across = 0;
   int last = v->ndim - 1;
+  bool set = s->op == OP_scatter;
   index_pos p;
   if (s->dim != last) across = ov->s[last];
   for (e = t0 * slab; e < end; e += some) {
@@ -460,9 +461,9 @@ static void scatter_run(const limn_step *s, const limn_bind *b, int64_t t0,
     at = index_offset(ov, &p, s->dim);
     for (j = e; j < e + some; j++, at += across) {
       int64_t i = limn_cpu_index(s, b, index[j], n, j);
-      if (n)
-        add_row(s->out[0].dtype, out + (at + i * ov->s[s->dim]) * size,
-                from + j * size, 1);
+      char *to = out + (at + i * ov->s[s->dim]) * size;
+      if (n && set) memcpy(to, from + j * size, (size_t)size);
+      else if (n) add_row(s->out[0].dtype, to, from + j * size, 1);
     }
   }
 }

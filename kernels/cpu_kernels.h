@@ -112,5 +112,6 @@ int limn_cpu_select_prepare(limn_device *d, limn_step *s);
 int limn_cpu_gather_prepare(limn_device *d, limn_step *s);
 int limn_cpu_index_add_prepare(limn_device *d, limn_step *s);
 int limn_cpu_scatter_add_prepare(limn_device *d, limn_step *s);
+int limn_cpu_sort_prepare(limn_device *d, limn_step *s);
 
 #endif

@@ -4,12 +4,9 @@ local U = require "support.util"
 local limn = U.limn
 
 -- What comes with a later release.
-local skipped = {
-  "roll", "scatter", "scatter_add sums collisions", "masked_select",
-  "pad by reflection", "pad by replication", "sort gives values and positions",
-  "topk", "diagonal", "einsum, attention scores",
-  "einsum, trace of a product",
-}
+local skipped = {}
+-- Sizes that depend on data: no trace can have them.
+local eager_only = {masked_select = true}
 -- Inputs as far from 0 as these make rounding them to float32 matter more than
 -- 1e-5: the float32 reference is float64 arithmetic on the rounded inputs.
 local rounded = {
@@ -157,6 +154,7 @@ for _, file in ipairs {"elementwise", "reduce", "shape"} do
           end)
           local text
           U.each_device(function(from)
+            if eager_only[case.name] then return end
             local graph = limn.trace(function(...)
               local y, g = both(f, at, {...})
               return y, g

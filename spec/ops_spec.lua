@@ -414,6 +414,59 @@ end)
 
 -- -- The others --
 
+-- A case of special.lua or composed.lua: eager and traced on every device, on
+-- all its inputs, and gradients of the first ones.
+local function check_case(case)
+  local function operands_of(list, dtype, dev)
+    local x, a, r = {}, {}, U.random(13)
+    for i, v in ipairs(list) do
+      local dt = dtype
+      if v.int then dt = "int64" elseif v.bool then dt = "bool" end
+      if not v.data then v = array(v, "NZ", dtype, r) end
+      x[i], a[i] = make(v, dt, dev)
+    end
+    return x, a
+  end
+  local graphs = {}
+  U.each_device(function(from)
+    local x = operands_of(case.on[1], "float32", from)
+    graphs[#graphs + 1] = {from, limn.trace(function(...)
+      local y = case.call(...)
+      return y
+    end, unpack(x))}
+  end)
+  assert.are.equal(tostring(graphs[1][2]), tostring(graphs[#graphs][2]))
+  U.each_device(function(dev)
+    for _, dtype in ipairs {"float64", "float32"} do
+      for n, list in ipairs(case.on) do
+        local x, a = operands_of(list, dtype, dev)
+        local want = case.want(unpack(a))
+        local function compare(y, how)
+          how = ("%s on %s in %s, inputs %d"):format(how, dev, dtype, n)
+          U.shape(y, want.shape, how)
+          assert.are.equal(case.dtype or dtype, tostring(y.dtype), how)
+          assert.are.equal(dev, tostring(y.device), how)
+          U.close(y, want.data, tolerance[dtype], "max", how)
+        end
+        compare(case.call(unpack(x)), "eager")
+        for _, g in ipairs(graphs) do
+          compare(g[2](unpack(x)), "traced on " .. g[1] .. ", run")
+        end
+      end
+    end
+    if case.grad ~= false then
+      local x, a = operands_of(case.on[1], "float64", dev)
+      local at = {}
+      for i, v in ipairs(case.on[1]) do
+        if not v.data and not (case.still and case.still[i]) then
+          at[#at + 1] = i
+        end
+      end
+      check_gradient(case.call, x, a, case.want, at, dev)
+    end
+  end)
+end
+
 describe("Views, generators and special ops agree with plain Lua:", function()
   for row in T.each "VGS" do
     local case = S.cases[row.name]
@@ -425,55 +478,16 @@ describe("Views, generators and special ops agree with plain Lua:", function()
     elseif U.selected(row.name) then
       it(row.name, function()
         assert.is_table(case, row.name .. " has no case in special.lua")
-        local function operands_of(list, dtype, dev)
-          local x, a, r = {}, {}, U.random(13)
-          for i, v in ipairs(list) do
-            local dt = dtype
-            if v.int then dt = "int64" elseif v.bool then dt = "bool" end
-            if not v.data then v = array(v, "NZ", dtype, r) end
-            x[i], a[i] = make(v, dt, dev)
-          end
-          return x, a
-        end
-        local graphs = {}
-        U.each_device(function(from)
-          local x = operands_of(case.on[1], "float32", from)
-          graphs[#graphs + 1] = {from, limn.trace(function(...)
-            local y = case.call(...)
-            return y
-          end, unpack(x))}
-        end)
-        assert.are.equal(tostring(graphs[1][2]), tostring(graphs[#graphs][2]))
-        U.each_device(function(dev)
-          for _, dtype in ipairs {"float64", "float32"} do
-            for n, list in ipairs(case.on) do
-              local x, a = operands_of(list, dtype, dev)
-              local want = case.want(unpack(a))
-              local function compare(y, how)
-                how = ("%s on %s in %s, inputs %d"):format(how, dev, dtype, n)
-                U.shape(y, want.shape, how)
-                assert.are.equal(case.dtype or dtype, tostring(y.dtype), how)
-                assert.are.equal(dev, tostring(y.device), how)
-                U.close(y, want.data, tolerance[dtype], "max", how)
-              end
-              compare(case.call(unpack(x)), "eager")
-              for _, g in ipairs(graphs) do
-                compare(g[2](unpack(x)), "traced on " .. g[1] .. ", run")
-              end
-            end
-          end
-          if case.grad ~= false then
-            local x, a = operands_of(case.on[1], "float64", dev)
-            local at = {}
-            for i, v in ipairs(case.on[1]) do
-              if not v.data and not (case.still and case.still[i]) then
-                at[#at + 1] = i
-              end
-            end
-            check_gradient(case.call, x, a, case.want, at, dev)
-          end
-        end)
+        check_case(case)
       end)
+    end
+  end
+end)
+
+describe("What is made of ops agrees with plain Lua:", function()
+  for _, case in ipairs(require "support.composed") do
+    if U.selected(case.name) then
+      it(case.name, function() check_case(case) end)
     end
   end
 end)

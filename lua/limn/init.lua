@@ -12,7 +12,8 @@ local limn = {_VERSION = "limn " .. core.version(), core = core}
 
 -- Order matters: trace.lua's floor, max, ... also take sizes and numbers.
 local ops = require "limn.tensor"
-for _, part in ipairs {ops, require "limn.trace", require "limn.grad",
+for _, part in ipairs {ops, require "limn.order", require "limn.arrange",
+  require "limn.einsum", require "limn.trace", require "limn.grad",
   require "limn.print", require "limn.files"} do
   for name, f in pairs(part) do limn[name] = f end
 end
@@ -35,6 +36,7 @@ setmetatable(limn, {
 -- tensor.lua and others are loaded before this table is complete.
 package.loaded["limn"] = limn
 ops.value, ops.floor = limn.value, limn.floor
+require("limn.dims").limn = limn
 
 limn.type = core.type
 limn.tracing = core.tracing

@@ -3,6 +3,7 @@
 -- The ops themselves are C functions made from the table (core.ops); here are
 -- the calls whose arguments differ from an op's, and compositions of ops.
 local core = require "limn.core"
+local D = require "limn.dims"
 
 local ops, methods = core.ops, core.raw "methods"
 local fail = core.fail
@@ -11,8 +12,8 @@ local fail = core.fail
 local internal = {
   slice = true, update = true, full = true, full_like = true, arange = true,
   rand = true, randn = true, randint = true, eye = true, rand_bits = true,
-  convert = true, fold_like = true, none = true, layer_norm_back = true,
-  rms_norm_back = true,
+  convert = true, fold_like = true, none = true, scatter = true,
+  layer_norm_back = true, rms_norm_back = true,
 }
 
 local limn = {}
@@ -58,13 +59,7 @@ for name, dtype in pairs {
   end
 end
 
-local function check(x, who)
-  local kind = core.type(x)
-  if kind ~= "tensor" and kind ~= "cell" then
-    fail(who .. ": a tensor is wanted, not " .. (x == nil and "nil" or "a "
-      .. (kind or type(x))))
-  end
-end
+local check = D.tensor
 
 --- x of two dims transposed; of one dim itself.
 function methods.t(x)
@@ -93,36 +88,7 @@ methods.repeat_ = methods.tile
 
 -- -- Parts ----------------------------------------------------------------
 
-local function whole_dim(x, dim, who)
-  check(x, who)
-  local n = x:dim()
-  if type(dim) ~= "number" or dim % 1 ~= 0 then
-    fail(who .. ": a dim must be a whole number")
-  end
-  local d = dim < 0 and dim + n + 1 or dim
-  if d < 1 or d > n then
-    fail(("%s: there is no dim %d in a tensor with %d dims"):format(
-      who, dim, n))
-  end
-  return d
-end
-
--- v is a number or a size of the trace.
-local function check_size(v, who)
-  if type(v) ~= "number" and core.type(v) ~= "dim" then
-    fail(who .. " is a whole number, not "
-      .. (v == nil and "nil" or "a " .. (core.type(v) or type(v))))
-  end
-end
-
--- Positions first..last of one dim.
-local function part(x, dim, first, last)
-  local key = {}
-  for k = 1, dim - 1 do key[k] = {} end
-  key[dim] = {first, last}
-  local y = x[key]
-  return y
-end
+local whole_dim, part, check_size = D.whole, D.part, D.size
 
 --- `length` positions of dim from `start` (counts from 1).
 function methods.narrow(x, dim, start, length)
@@ -222,30 +188,6 @@ function methods.rows(x)
     if i <= n then return i, x[i] end
   end
 end
-
---- Scatter: out[index[i][j]][j] = src[i][j] for dim 1, and so on.
-function methods.scatter(x, dim, index, src)
-  local d = whole_dim(x, dim, "scatter")
-  -- Written positions lose their old value; then src is added there. Where
-  -- positions repeat, the mean would be wrong: counts divide it.
-  local one = core.type(src) and ops.full_like(src, 1) or 1
-  local hits = ops.scatter_add(ops.full_like(x, 0), d, index, one)
-  local sums = ops.scatter_add(ops.full_like(x, 0), d, index, src)
-  local y = ops.where(hits:gt(0), sums / ops.maximum(hits, 1), x)
-  return y
-end
-limn.scatter = methods.scatter
-
---- x rolled along dim: what leaves at the end comes in at the front.
-function methods.roll(x, shift, dim)
-  local d = whole_dim(x, dim or 1, "roll")
-  check_size(shift, "roll: the shift")
-  local n = x:size(d)
-  local k = shift % n
-  local y = ops.cat({part(x, d, n - k + 1, n), part(x, d, 1, n - k)}, d)
-  return y
-end
-limn.roll = methods.roll
 
 -- -- Memory ---------------------------------------------------------------
 

@@ -92,6 +92,9 @@ local function bool(shape, data)
   return {shape = shape, data = data, bool = true}
 end
 
+-- For composed.lua.
+S.build, S.get, S.lines, S.int = build, get, lines, int
+
 -- call: the op; on: lists of inputs (shapes, or arrays), all of equal ranks;
 -- want: the reference; grad = false: not differentiable.
 S.cases = {
@@ -380,6 +383,34 @@ S.cases = {
           if get(i, k, at[2]) == at[1] + 1 then s = s + get(v, k, at[2]) end
         end
         return s
+      end)
+    end},
+  scatter = {call = function(a, i, v) return core.ops.scatter(a, 1, i, v) end,
+    on = {{{3, 2}, int({3, 2}, {1, 1, 1, 3, 1, 3}), {3, 2}},
+          {{1, 2}, int({2, 2}, {1, 1, 1, 1}), {2, 2}},
+          {{2, 2}, int({1, 2}, {2, 1}), {1, 2}},
+          {{2, 2}, int({0, 2}, {}), {0, 2}}},
+    want = function(a, i, v)
+      return build(a.shape, function(at)
+        local s = get(a, at[1], at[2])
+        for k = 0, i.shape[1] - 1 do
+          if get(i, k, at[2]) == at[1] + 1 then s = get(v, k, at[2]) end
+        end
+        return s
+      end)
+    end},
+  argsort = {call = function(a) return a:argsort(2, true) end, grad = false,
+    on = {{{2, 5}}, {{3, 1}}, {{0, 4}}, {{2, 0}}, {{3, 300}}},
+    dtype = "int64",
+    want = function(a)
+      return lines(a, 2, function(l)
+        local at = {}
+        for i = 1, #l do at[i] = i end
+        table.sort(at, function(i, j)
+          if l[i] == l[j] then return i < j end
+          return l[i] > l[j]
+        end)
+        return at
       end)
     end},
   one_hot = {call = function(i) return limn.one_hot(i, 4) end, grad = false,

@@ -1,0 +1,204 @@
+--- Elements in other places: roll, diagonals, and margins made of x itself.
+local core = require "limn.core"
+local D = require "limn.dims"
+
+local ops, methods, fail = core.ops, core.raw "methods", core.fail
+local M = {}
+
+-- -- roll -----------------------------------------------------------------
+
+local function roll_one(x, shift, dim)
+  local n = x:size(dim)
+  local k
+  if type(n) == "number" then
+    if n == 0 then return x end
+    k = shift % n
+    if k == 0 then return x end
+  else
+    k = shift % D.limn.max(n, 1)
+  end
+  local y = ops.cat({D.part(x, dim, n - k + 1, n), D.part(x, dim, 1, n - k)},
+    dim)
+  return y
+end
+
+--- x rolled by `shift` along dim: what leaves at the end comes in at the
+-- front. Lists roll along several dims; with no dim x is one row.
+function methods.roll(x, ...)
+  local a = D.args("roll", {"shift", "dim"}, ...)
+  local shift, dim = a.shift, a.dim
+  D.tensor(x, "roll")
+  if shift == nil then fail "roll(shift, dim)" end
+  if dim == nil then
+    if type(shift) == "table" then
+      fail "roll: a dim for each shift is wanted"
+    end
+    D.size(shift, "roll: the shift")
+    local y = roll_one(ops.flatten(x), shift, 1)
+    y = ops.reshape_like(y, x)
+    return y
+  end
+  if type(shift) ~= "table" then shift = {shift} end
+  if type(dim) ~= "table" then dim = {dim} end
+  if #shift ~= #dim then
+    fail(("roll: %d shifts for %d dims"):format(#shift, #dim))
+  end
+  local y = x
+  for i, d in ipairs(dim) do
+    D.size(shift[i], "roll: the shift")
+    y = roll_one(y, shift[i], D.whole(x, d, "roll"))
+  end
+  if rawequal(y, x) then y = x:clone() end
+  return y
+end
+
+-- -- Diagonals ------------------------------------------------------------
+
+--- The elements where dim2's position is dim1's plus offset, along a new last
+-- dim instead of those two.
+function methods.diagonal(x, ...)
+  local a = D.args("diagonal", {"offset", "dim1", "dim2"}, ...)
+  D.tensor(x, "diagonal")
+  local k, rank = a.offset or 0, x:dim()
+  if rank < 2 then
+    fail(("diagonal: at least two dims are needed, not %d"):format(rank))
+  end
+  local d1 = D.whole(x, a.dim1 or 1, "diagonal")
+  local d2 = D.whole(x, a.dim2 or 2, "diagonal")
+  if d1 == d2 then fail "diagonal: dim1 and dim2 are the same" end
+  if type(k) ~= "number" or k % 1 ~= 0 then
+    fail "diagonal: the offset must be a whole number"
+  end
+  local order = {}
+  for d = 1, rank do
+    if d ~= d1 and d ~= d2 then order[#order + 1] = d end
+  end
+  order[rank - 1], order[rank] = d1, d2
+  local y = ops.permute(x, order)
+  -- Rows and columns from where the diagonal starts; then every size + 1'th
+  -- element of them as one row.
+  local limn = D.limn
+  local rows, columns = y:size(rank - 1), y:size(rank)
+  local from_row, from_column = math.max(-k, 0), math.max(k, 0)
+  if from_row > 0 then
+    y = D.part(y, rank - 1, limn.min(rows, from_row) + 1, rows)
+  end
+  if from_column > 0 then
+    y = D.part(y, rank, limn.min(columns, from_column) + 1, columns)
+  end
+  local n, m = y:size(rank - 1), y:size(rank)
+  local less = limn.min(n, m)
+  y = D.part(D.part(y, rank - 1, 1, less), rank, 1, less)
+  y = ops.flatten(y, rank - 1, rank)
+  local key = {}
+  for d = 1, rank - 2 do key[d] = {} end
+  key[rank - 1] = {1, less * less, less + 1}
+  y = y[key]
+  return y
+end
+
+--- Of a matrix its diagonal, of a vector the matrix that has it there.
+function methods.diag(x, offset)
+  D.tensor(x, "diag")
+  local k, rank = offset or 0, x:dim()
+  if rank == 2 then
+    local y = methods.diagonal(x, k)
+    return y
+  elseif rank ~= 1 then
+    fail(("diag: a vector or a matrix is wanted, not %d dims"):format(rank))
+  end
+  local n = x:size(1)
+  local here = core.eye(n, {dtype = "bool", device = x.device})
+  local y = ops.where(here, ops.expand(ops.unsqueeze(x, 1), {n, -1}), false)
+  if k ~= 0 then
+    local right, down = math.max(k, 0), math.max(-k, 0)
+    y = ops.pad(y, {right, down, down, right})
+  end
+  return y
+end
+
+-- -- Margins --------------------------------------------------------------
+
+local most = { -- the largest margin, for an inner size of n
+  reflect = function(n) return n - 1 end,
+  circular = function(n) return n end,
+  replicate = function(n) return n > 0 and math.huge or 0 end,
+}
+
+local positions = { -- of x, for i = 1 - before ... n + after
+  reflect = function(i, n) -- there and back again: period 2 (n - 1)
+    local far = ops.remainder(i - 1, (n - 1) * 2)
+    local y = ops.neg(ops.abs(far - (n - 1))) + n
+    return y
+  end,
+  circular = function(i, n)
+    local y = ops.remainder(i - 1, n) + 1
+    return y
+  end,
+  replicate = function(i, n)
+    local y = ops.clamp(i, 1, n)
+    return y
+  end,
+}
+
+local function margin(x, dim, before, after, mode)
+  if before == 0 and after == 0 then return x end
+  local n = x:size(dim)
+  local size, b, a = D.known(n), D.known(before), D.known(after)
+  if b and b < 0 or a and a < 0 then
+    fail(("pad: a margin of %d"):format(b < 0 and b or a),
+      "cut with a range: x[{{2, -2}}]")
+  end
+  if size and b and a and math.max(b, a) > most[mode](size) then
+    fail(("pad: a margin of %d around %d elements in dim %d: mode '%s' takes "
+      .. "at most %d"):format(math.max(b, a), size, dim, mode,
+      math.max(most[mode](size), 0)))
+  end
+  local i = core.arange(1 - before, n + after, {dtype = "int64",
+    device = x.device})
+  local y = ops.index_select(x, dim, positions[mode](i, n))
+  return y
+end
+
+local function pad_around(x, pads, mode)
+  if not positions[mode] then
+    fail(("pad: there is no mode '%s': constant, reflect, replicate, circular")
+      :format(tostring(mode)))
+  end
+  if #pads % 2 == 1 or #pads > 2 * x:dim() then
+    fail(("pad: %d margins for a tensor with %d dims"):format(#pads, x:dim()),
+      "give {before, after} of the last dim, then of the one before it, and "
+        .. "so on")
+  end
+  local y = x
+  for i = 1, #pads / 2 do
+    y = margin(y, x:dim() + 1 - i, pads[2 * i - 1], pads[2 * i], mode)
+  end
+  return y
+end
+
+--- Margins around x: {before, after} of the last dim, then of the one before
+-- it, and so on. mode: constant (of `value`), reflect, replicate or circular.
+function methods.pad(x, ...)
+  local n, given = select("#", ...), {...}
+  local last = given[n]
+  local mode = type(last) == "table" and rawget(last, "mode")
+  if not mode or mode == "constant" then
+    local y = ops.pad(x, ...)
+    return y
+  end
+  D.tensor(x, "pad")
+  core.options(last, {"pads", "value", "mode"}, "pad")
+  local pads = last.pads or #last > 0 and last or given[1]
+  if type(pads) ~= "table" or pads == last and #last == 0 then
+    pads = {unpack(given, 1, n - 1)}
+  end
+  local y = pad_around(x, pads, mode)
+  return y
+end
+
+for _, name in ipairs {"roll", "diagonal", "diag", "pad"} do
+  M[name] = methods[name]
+end
+
+return M

@@ -1,0 +1,277 @@
+--- Orders and positions: sort, topk, scatter, unique, nonzero, bincount, and
+-- random choices.
+local core = require "limn.core"
+local D = require "limn.dims"
+
+local ops, methods, fail = core.ops, core.raw "methods", core.fail
+local M = {}
+
+-- -- Orders ---------------------------------------------------------------
+
+--- Values along dim (-1) in rising (or descending) order, and their positions.
+-- Equal ones keep their order; NaN counts as the largest.
+function methods.sort(x, ...)
+  local a = D.args("sort", {"dim", "descending", "stable"}, ...)
+  local dim = D.whole(x, a.dim or -1, "sort")
+  local at = ops.argsort(x, dim, a.descending or false)
+  local y = ops.gather(x, dim, at)
+  return y, at
+end
+
+--- The k largest (or smallest) values along dim (-1), best first, and their
+-- positions; of equal ones the first.
+function methods.topk(x, ...)
+  local a = D.args("topk", {"k", "dim", "largest", "sorted"}, ...)
+  local dim = D.whole(x, a.dim or -1, "topk")
+  D.size(a.k, "topk(k, dim): k")
+  local k, n = D.known(a.k), D.known(x:size(dim))
+  if k and n and (k < 0 or k > n or k % 1 ~= 0) then
+    fail(("topk: the %g largest of %d, the size of dim %d"):format(k, n, dim))
+  end
+  local at = ops.argsort(x, dim, a.largest ~= false)
+  at = D.part(at, dim, 1, a.k)
+  local y = ops.gather(x, dim, at)
+  return y, at
+end
+
+-- -- Writing at positions -------------------------------------------------
+
+--- x with src (a tensor of index's shape, or one value) where gather would
+-- read: out[index[i][j]][j] = src[i][j] for dim 1. Of several for one place the
+-- last stays.
+function methods.scatter(x, ...)
+  local a = D.args("scatter", {"dim", "index", "src", "base"}, ...)
+  local index, src = a.index, a.src
+  if core.type(index) == nil then
+    fail "scatter(dim, index, src): the index must be an int tensor"
+  end
+  if src == nil then fail "scatter(dim, index, src): src is missing" end
+  local dim = D.whole(x, a.dim, "scatter")
+  if not core.type(src) or core.type(src) == "dim" then
+    src = index:full_like(src, {dtype = x.dtype})
+  elseif src:dim() == 0 and index:dim() > 0 then
+    src = ops.expand_like(src, index)
+  end
+  local y = ops.scatter(x, dim, index, src, a.base)
+  return y
+end
+
+-- Positions of slices along dim as an index of src's shape.
+local function spread(index, dim, src, who)
+  if core.type(index) == nil or index:dim() ~= 1 then
+    fail(who .. ": the index must be an int tensor with one dim")
+  end
+  local size = {}
+  for k = 1, src:dim() do size[k] = k == dim and -1 or 1 end
+  local y = ops.expand_like(ops.reshape(index, size), src)
+  return y
+end
+
+--- x with the slices of src at the positions in index along dim.
+function methods.index_copy(x, dim, index, src)
+  dim = D.whole(x, dim, "index_copy")
+  if core.type(src) == nil or src:dim() ~= x:dim() then
+    fail "index_copy(dim, index, src): src must have x's dims"
+  end
+  local y = ops.scatter(x, dim, spread(index, dim, src, "index_copy"), src)
+  return y
+end
+
+--- x with one value in the slices at the positions in index along dim.
+function methods.index_fill(x, dim, index, value)
+  dim = D.whole(x, dim, "index_fill")
+  if value == nil then fail "index_fill(dim, index, value)" end
+  local like = ops.index_select(x, dim, index)
+  local src = like:full_like(value)
+  local y = ops.scatter(x, dim, spread(index, dim, src, "index_fill"), src)
+  return y
+end
+
+-- -- Sizes that depend on data: eager only --------------------------------
+
+--- Positions of what is not 0: a row of indices for each, counted from 1; with
+-- {as_tuple = true} a list of one vector per dim.
+function methods.nonzero(x, ...)
+  local a = D.args("nonzero", {"as_tuple"}, ...)
+  D.eager(x, "nonzero", "where and masked_fill keep the shape")
+  local at = ops.reshape(ops.ne(x, 0), -1):positions()
+  local rest, columns = at - 1, {}
+  for d = x:dim(), 1, -1 do
+    local n = x:size(d)
+    columns[d] = ops.remainder(rest, n) + 1
+    rest = ops.floor_div(rest, n)
+  end
+  if a.as_tuple then return columns end
+  local y
+  if #columns == 0 then
+    y = at:new_zeros(at:size(1), 0)
+  else
+    y = ops.stack(columns, 2)
+  end
+  return y
+end
+methods.argwhere = methods.nonzero
+
+-- Sorted values v of x and where they came from, to the different ones.
+local function distinct(v, a, inverse)
+  local n = v:size(1)
+  local k = math.min(n, 1)
+  local first = ops.ne(v[{{k + 1, n}}], v[{{1, n - k}}])
+  first = ops.cat {v[{{1, k}}]:full_like(1, "bool"), first}
+  local starts, out = first:positions(), {}
+  out[1] = ops.index_select(v, 1, starts)
+  if a.return_inverse then
+    out[2] = inverse(ops.cumsum(first, 1))
+  end
+  if a.return_counts then
+    local last = starts:new_full({k}, n + 1)
+    out[#out + 1] = ops.cat {starts[{{k + 1, starts:size(1)}}], last} - starts
+  end
+  return unpack(out, 1, #out)
+end
+
+--- The different values in rising order; with {return_inverse = true} then
+-- the position of each element's value, with {return_counts = true} then how
+-- many there are of each. NaNs are all different.
+function methods.unique(x, ...)
+  local a = D.args("unique", {"sorted", "return_inverse", "return_counts"},
+    ...)
+  D.eager(x, "unique", "sort keeps the shape")
+  local flat = ops.reshape(x, -1)
+  local at = ops.argsort(flat)
+  return distinct(ops.index_select(flat, 1, at), a, function(group)
+    local y = ops.scatter(group:full_like(0), 1, at, group)
+    y = ops.reshape_like(y, x)
+    return y
+  end)
+end
+
+--- As unique, of neighbours only and without sorting.
+function methods.unique_consecutive(x, ...)
+  local a = D.args("unique_consecutive", {"return_inverse", "return_counts"},
+    ...)
+  D.eager(x, "unique_consecutive", "x:ne of shifted slices keeps the shape")
+  return distinct(ops.reshape(x, -1), a, function(group)
+    local y = ops.reshape_like(group, x)
+    return y
+  end)
+end
+
+--- How often 1, 2, 3, ... occur in a vector of ints, or the sums of their
+-- weights. Counts from 1.
+function methods.bincount(x, ...)
+  local a = D.args("bincount", {"weights", "minlength"}, ...)
+  D.eager(x, "bincount", "limn.one_hot(x, n):sum(1) counts n classes")
+  if x:dim() ~= 1 then
+    fail(("bincount: a vector is wanted, not %d dims"):format(x:dim()))
+  end
+  local n = x:size(1) > 0 and x:max():item() or 0
+  n = math.max(n, a.minlength or 0)
+  local v = a.weights or x:full_like(1, "int64")
+  local y = ops.index_add(v:new_zeros(n), 1, x, v)
+  return y
+end
+
+-- -- Random choices -------------------------------------------------------
+
+--- 1 with the probability that stands in x (or p), else 0, in x's dtype.
+function methods.bernoulli(x, p)
+  local y = ops.lt(ops.rand_like(x), p or x)
+  y = y:to(x.dtype)
+  return y
+end
+
+-- A bad row of weights is found where there are values to look at.
+local function weights_check(x, n, again)
+  if core.tracing() or core.of_trace(x) then return end
+  local good = ops.logical_and(ops.ge(x, 0), ops.isfinite(x))
+  if not good:all():item() then
+    fail "multinomial: weights must be finite and not negative"
+  end
+  local most = ops.ne(x, 0):sum(-1)
+  if most:numel() > 0 and most:min():item() < (again and 1 or n) then
+    fail(("multinomial: %d different positions are wanted of fewer with a "
+      .. "weight above 0"):format(again and 1 or n))
+  end
+end
+
+-- The first n of a race: exponential times with the weights as rates.
+local function draw_without(x, n)
+  local u = ops.rand_like(x)
+  local time = ops.div(ops.neg(ops.log1p(ops.neg(u))), x)
+  local y = D.part(ops.argsort(time, -1), x:dim(), 1, n)
+  return y
+end
+
+-- How many running sums are at or below u * total; those equal to the total
+-- never count, so that a weight of 0 at the end is never taken.
+local function draw_with(x, n)
+  local size = {}
+  for d = 1, x:dim() - 1 do size[d] = x:size(d) end
+  size[x:dim()] = n
+  local u = core.rand(size, {dtype = x.dtype, device = x.device})
+  local upto = ops.cumsum(x, -1)
+  local total = D.part(upto, x:dim(), -1, -1)
+  local below = ops.le(ops.unsqueeze(upto, -2),
+    ops.unsqueeze(ops.mul(u, total), -1))
+  below = ops.logical_and(below,
+    ops.unsqueeze(ops.lt(upto, total), -2))
+  local y = ops.sum(below, -1) + 1
+  return y
+end
+
+--- n positions (from 1) of each row of weights, drawn with those weights.
+function methods.multinomial(x, ...)
+  local a = D.args("multinomial", {"n", "replacement"}, ...)
+  local n = a.n or 1
+  D.tensor(x, "multinomial")
+  D.size(n, "multinomial: n")
+  if x:dim() < 1 or x:dim() > 2 then
+    fail(("multinomial: weights are a vector or rows, not %d dims"):format(
+      x:dim()))
+  end
+  local most, want = D.known(x:size(-1)), D.known(n)
+  if most and want and (want < 1 or want > most and not a.replacement) then
+    fail(("multinomial: %d different positions out of %d"):format(want, most),
+      "{replacement = true} draws with repetitions")
+  end
+  weights_check(x, want, a.replacement)
+  local y
+  if a.replacement then y = draw_with(x, n) else y = draw_without(x, n) end
+  return y
+end
+
+-- -- Closeness ------------------------------------------------------------
+
+--- Whether |x - y| <= atol + rtol * |y|, element by element.
+function methods.isclose(x, y, ...)
+  local a = D.args("isclose", {"rtol", "atol", "equal_nan"}, ...)
+  D.tensor(x, "isclose")
+  local room = ops.abs(y) * (a.rtol or 1e-5) + (a.atol or 1e-8)
+  local near = ops.le(ops.abs(ops.sub(x, y)), room)
+  near = ops.logical_and(near, ops.isfinite(y))
+  near = ops.logical_or(near, ops.eq(x, y))
+  if a.equal_nan then
+    near = ops.logical_or(near, ops.logical_and(ops.isnan(x), ops.isnan(y)))
+  end
+  return near
+end
+
+--- Whether all are close, as a Lua boolean.
+function methods.allclose(x, y, ...)
+  D.tensor(x, "allclose")
+  if core.tracing() or core.of_trace(x) then
+    fail("allclose gives a Lua value, which a trace does not have",
+      "isclose(...):all() is a tensor")
+  end
+  local near = methods.isclose(x, y, ...):all():item()
+  return near
+end
+
+for _, name in ipairs {"sort", "topk", "scatter", "index_copy", "index_fill",
+  "nonzero", "argwhere", "unique", "unique_consecutive", "bincount",
+  "bernoulli", "multinomial", "isclose", "allclose"} do
+  M[name] = methods[name]
+end
+
+return M
