@@ -79,8 +79,8 @@ void limn_guard_text(const limn_graph *g, limn_infer *I, limn_ref r, char *buf,
 /* -- Plans -- */
 
 static const char *const explain_kinds[] = {
-    "group", "reduce", "matmul", "arg", "row", "norm", "cum", "select", "gather",
-    "index_add", "scatter_add", "sort", "print"};
+    "group", "reduce", "matmul", "arg", "row", "norm", "cum", "select",
+    "gather", "index_add", "scatter_add", "sort", "print"};
 static const char *const explain_slots[] = {"input", "cell", "const", "out",
                                             "write", "temp"};
 

@@ -459,7 +459,7 @@ S.elsewhere = {
   rand = "random_spec.lua", randn = "random_spec.lua",
   randint = "random_spec.lua", rand_bits = "random_spec.lua",
   rand_like = "random_spec.lua", randn_like = "random_spec.lua",
-  layer_norm_back = "layers_spec.lua", rms_norm_back = "layers_spec.lua",
+  layer_norm_back = "norm_spec.lua", rms_norm_back = "norm_spec.lua",
 }
 
 return S

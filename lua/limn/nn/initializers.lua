@@ -124,10 +124,34 @@ function M.eye(cell)
   return cell
 end
 
+-- Rows (or columns, where there are more rows) that are orthogonal and of
+-- length `gain`; dims after the first count as one. Gram and Schmidt's method,
+-- twice over, of normal values (Saxe et al. 2013).
+function M.orthogonal(cell, gain)
+  local s = cell.shape
+  if #s < 2 then core.fail("orthogonal needs two dims or more, got " .. #s) end
+  local rows, cols = s[1], 1
+  for i = 2, #s do cols = cols * s[i] end
+  local n, width = math.min(rows, cols), math.max(rows, cols)
+  local a, q = limn.randn({n, width}, {dtype = "float64"}), {}
+  for i = 1, n do
+    local v = a[i]
+    for _ = 1, i > 1 and 2 or 0 do
+      local before = limn.stack(q, 1)
+      v = v - limn.matmul(limn.matmul(before, v), before)
+    end
+    q[i] = v / v:norm()
+  end
+  local y = limn.stack(q, 1) * (gain or 1)
+  if rows > cols then y = y:t() end
+  cell:assign(y:reshape(s):to(cell.dtype))
+  return cell
+end
+
 -- PyTorch's names.
 for _, name in ipairs {"constant", "zeros", "ones", "uniform", "normal",
   "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal",
-  "trunc_normal", "eye"} do
+  "trunc_normal", "eye", "orthogonal"} do
   M[name .. "_"] = M[name]
 end
 
