@@ -282,6 +282,12 @@ static int ops_pad(emitter *e, limn_ref r, const limn_type *a) {
   const limn_arg *args = limn_node_args(e->g, r);
   const limn_type *t = emit_type(e, r), *xt = emit_type(e, args[0].u.ref);
   limn_operand out, part;
+  const emit_value *x = &e->val[emit_canon(e, args[0]) - 1];
+  if (limn_shape_eq(&t->shape, &xt->shape) && x->state != EMIT_NONE &&
+      x->dtype == t->dtype) { /* no margins */
+    e->val[r - 1] = *x;
+    return 0;
+  }
   LIMN_TRY(emit_dest(e, r, &out));
   LIMN_TRY(emit_fill_region(e, args[2], &out, r));
   part = out;
