@@ -182,6 +182,22 @@ int infer_conv(limn_context *c, const limn_type *a, limn_type *out) {
   return conv_result(c, &k, &s, out);
 }
 
+/* Arguments x w padding: as conv with stride, dilation and groups of 1. */
+int infer_conv3(limn_context *c, const limn_type *a, limn_type *out) {
+  limn_type full[6], one[LIMN_MAXDIM];
+  memset(full, 0, sizeof full);
+  for (int i = 0; i < LIMN_MAXDIM; i++) {
+    memset(&one[i], 0, sizeof one[i]);
+    one[i].kind = LIMN_V_INT, one[i].known = true, one[i].i = 1;
+  }
+  full[0] = a[0], full[1] = a[1], full[3] = a[2];
+  full[2].kind = LIMN_V_LIST, full[2].list = one;
+  full[2].n = a[2].kind == LIMN_V_LIST ? LIMN_MIN(a[2].n, LIMN_MAXDIM) : 1;
+  full[4] = full[2];
+  full[5] = one[0];
+  return infer_conv(c, full, out);
+}
+
 /* (size - 1) * stride - 2 * padding + span + output_padding. */
 static int conv_grown(limn_context *c, const conv_call *k, int i, int64_t more,
                       int64_t *out) {
@@ -344,9 +360,8 @@ static limn_arg conv_channel_rows(limn_builder *b, limn_arg x, limn_arg groups,
   return conv_matrix(b, x, rows, cols, groups);
 }
 
-/* Arguments x w stride padding dilation groups. The product is [out, rows *
- * positions]; rows come first again by a view. */
-limn_arg expand_conv(limn_builder *b, const limn_arg *a) {
+/* The product is [out, rows * positions]; rows come first again by a view. */
+static limn_arg conv_general(limn_builder *b, const limn_arg *a) {
   limn_arg w = a[1], groups = a[5], win, cols, rows, y;
   limn_arg m[4], size[LIMN_MAXDIM];
   conv_list p;
@@ -363,6 +378,64 @@ limn_arg expand_conv(limn_builder *b, const limn_arg *a) {
   for (int i = 0; i < n; i++) size[i + 2] = limn_build_size(b, win, i + 3);
   y = limn_build2(b, OP_reshape, y, limn_build_list(b, size, n + 2));
   return conv_order(b, y, back, 3);
+}
+
+static bool conv_all_one(limn_builder *b, limn_arg l) {
+  conv_list v;
+  int n = conv_items(b, l, v);
+  for (int i = 0; i < n; i++)
+    if (!limn_arg_is(v[i], 1)) return false;
+  return true;
+}
+
+enum { CONV3_CHANNELS = 16 };
+
+/* Whether conv3's kernel suits, once shapes and dtypes are known: 3 x 3 in
+ * float32, and enough channels to pay for its transforms. */
+static limn_arg conv_suits(limn_builder *b, limn_arg x, limn_arg w,
+                           limn_arg y) {
+  limn_arg ok = limn_abool(true), t, f32 = limn_adtype(LIMN_F32);
+  for (int i = 0; i < 2; i++) {
+    t = limn_build1(b, OP_dtypeof, i ? w : x);
+    t = limn_build2(b, OP_is, t, f32);
+    ok = limn_calc2(b, OP_logical_and, ok, t);
+    t = limn_build_size(b, w, i + 3);
+    t = limn_calc2(b, OP_eq, t, conv_int(3));
+    ok = limn_calc2(b, OP_logical_and, ok, t);
+    t = limn_build_size(b, w, i + 1);
+    t = limn_calc2(b, OP_ge, t, conv_int(CONV3_CHANNELS));
+    ok = limn_calc2(b, OP_logical_and, ok, t);
+  }
+  t = limn_build_size(b, y, 4);
+  t = limn_calc2(b, OP_le, t, conv_int(LIMN_CONV3_WIDEST));
+  return limn_calc2(b, OP_logical_and, ok, t);
+}
+
+/* Arguments x w stride padding dilation groups. The plan keeps one branch. */
+limn_arg expand_conv(limn_builder *b, const limn_arg *a) {
+  limn_arg y = conv_general(b, a), fast;
+  if (limn_arg_rank(b, a[0]) != 4 || !limn_arg_is(a[5], 1) ||
+      !conv_all_one(b, a[2]) || !conv_all_one(b, a[4]))
+    return y;
+  fast = limn_build3(b, OP_conv3, a[0], a[1], a[3]);
+  return limn_calc3(b, OP_where, conv_suits(b, a[0], a[1], y), fast, y);
+}
+
+/* All six arguments of conv. */
+static int conv_full(limn_builder *b, const limn_arg *a, limn_arg *full) {
+  conv_list p;
+  int n = conv_items(b, a[2], p);
+  full[0] = a[0], full[1] = a[1], full[3] = a[2];
+  full[2] = full[4] = conv_same(b, 1, n);
+  full[5] = conv_int(1);
+  return n;
+}
+
+/* Where there is no kernel for it. */
+limn_arg expand_conv3(limn_builder *b, const limn_arg *a) {
+  limn_arg full[6];
+  conv_full(b, a, full);
+  return conv_general(b, full);
 }
 
 /* w [A, B, k...] as [groups * B, A / groups, k...], turned by 180 degrees: what
@@ -458,6 +531,13 @@ void grad_conv(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
   if (limn_grad_wants(&out[1]))
     out[1] = conv_weights(b, conv_pad(b, a[0], p, n), g, a[1], a[2], a[4],
                           a[5], n);
+}
+
+void grad_conv3(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
+                limn_arg *out) {
+  limn_arg full[6];
+  conv_full(b, a, full);
+  grad_conv(b, full, y, g, out);
 }
 
 /* Arguments x w stride padding output_padding dilation groups. */

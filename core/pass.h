@@ -50,6 +50,9 @@ limn_arg grad_permute(limn_builder *b, const limn_arg *args, limn_arg g);
 limn_arg grad_slice(limn_builder *b, const limn_arg *args, limn_arg g);
 limn_arg grad_windows(limn_builder *b, const limn_arg *args, limn_arg g);
 
+/* -- conv.c -- */
+#define LIMN_CONV3_WIDEST 1000 /* values in a row of conv3's result */
+
 /* -- compact.c -- */
 /* Nodes first, first + 1, ... are now called map[0], map[1], ...: says so to
  * everything that refers to them. Each argument is mapped once, so that lists

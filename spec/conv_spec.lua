@@ -131,6 +131,37 @@ describe("Convolutions", function()
     U.shape(g(limn.randn(0, 3, 6, 6)), {0, 4, 6, 6})
   end)
 
+  -- Enough channels for the kernel of 3 x 3 windows (conv3).
+  it("with many channels agree with the definition", function()
+    for _, c in ipairs {{{2, 17, 5, 9}, 16, 1}, {{1, 16, 3, 3}, 18, 0},
+                        {{3, 16, 8, 31}, 16, 2}, {{1, 16, 1, 1}, 16, 3}} do
+      local x, w = limn.randn(c[1]), limn.randn(c[2], c[1][2], 3, 3)
+      local want = plain(x, w, c[3])
+      U.close(nn.conv2d(x, w, nil, {padding = c[3]}), want, 1e-5, "max")
+      U.close(nn.conv2d(x:to "float64", w:to "float64", nil, {padding = c[3]}),
+              want, 1e-12, "max")
+      U.each_device(function(dev)
+        local y = limn.conv3(x:to(dev), w:to(dev), {c[3], c[3]})
+        U.close(y, want, 1e-5, "max")
+      end)
+      local function loss(a, b)
+        return (nn.conv2d(a, b, nil, {padding = c[3]}) / 10):sin():sum()
+      end
+      local _, g = limn.value_and_grad(loss, {x, w})(x, w)
+      local x64, w64 = x:to "float64", w:to "float64"
+      local _, want_g = limn.value_and_grad(loss, {x64, w64})(x64, w64)
+      U.close(g[1], U.flat(want_g[1]), 1e-5, "max")
+      U.close(g[2], U.flat(want_g[2]), 1e-5, "max")
+    end
+    local x = limn.randn(1, 2, 5, 5, {dtype = "float64"})
+    U.message(function() limn.conv3(x, x, {2, 2}) end, "conv is for all")
+  end)
+
+  it("of no rows give none", function()
+    local w = limn.randn(16, 16, 3, 3)
+    U.shape(nn.conv2d(limn.zeros(0, 16, 5, 5), w), {0, 16, 3, 3})
+  end)
+
   it("differentiate twice", function()
     local x, w = limn.randn(1, 2, 4, 4), limn.randn(2, 2, 3, 3)
     local function slope(v)

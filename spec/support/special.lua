@@ -523,6 +523,7 @@ S.cases = {
 
 -- Rows that a spec of their own checks.
 S.elsewhere = {
+  conv3 = "conv_spec.lua",
   rand = "random_spec.lua", randn = "random_spec.lua",
   randint = "random_spec.lua", rand_bits = "random_spec.lua",
   rand_like = "random_spec.lua", randn_like = "random_spec.lua",
