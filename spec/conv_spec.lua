@@ -116,6 +116,25 @@ local function plain(x, w, pad)
   return out
 end
 
+describe("Views whose elements share memory", function()
+  it("are assigned to element by element", function()
+    local function alone(y)
+      collectgarbage()
+      collectgarbage()
+      return y
+    end
+    local y = alone((limn.zeros(4) + 0):windows({2}, {1}, {1}))
+    y[{1, 2}] = 9
+    U.equal(y, {0, 9, 0, 0, 0, 0})
+    y = alone((limn.zeros(1) + 0):expand(3))
+    y[{1}] = 9
+    U.equal(y, {9, 0, 0})
+    y = alone((limn.zeros(1) + 0):expand(3))
+    y:copy_from(limn.tensor {1, 2, 3})
+    U.equal(y, {1, 2, 3})
+  end)
+end)
+
 describe("Convolutions", function()
   it("of a graph take other sizes than those of the trace", function()
     local net = nn.Conv2d(3, 4, 3, {padding = 1})
