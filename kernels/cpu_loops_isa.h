@@ -413,6 +413,7 @@ static void loops_norm_back(const float *x, const float *g, const float *w,
   else
     NORM_LOOP(r * (g[j] - mean - (x[j] - m) * k));
 }
+
 #include "cpu_conv_isa.h"
 
 const limn_cpu_loops LOOPS_TABLE = {
