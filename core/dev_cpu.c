@@ -144,6 +144,7 @@ static int cpu_prepare(struct limn_device *d, limn_step *s) {
     case LIMN_STEP_GROUP: return limn_cpu_group_prepare(d->c, s);
     case LIMN_STEP_REDUCE: return limn_cpu_reduce_prepare(d, s);
     case LIMN_STEP_MATMUL: return limn_cpu_matmul_prepare(d, s);
+    case LIMN_STEP_CONV3: return limn_cpu_conv_prepare(d, s);
     case LIMN_STEP_ARG: return limn_cpu_arg_prepare(d, s);
     case LIMN_STEP_ROW: return limn_cpu_row_prepare(d, s);
     case LIMN_STEP_NORM: return limn_cpu_norm_prepare(d, s);
@@ -220,6 +221,7 @@ static bool cpu_supports(struct limn_device *d, int op, int dtype) {
     case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_argmax:
     case OP_argmin: case OP_index_select: case OP_gather: case OP_index_add:
     case OP_scatter_add: case OP_scatter: case OP_argsort:
+    case OP_conv3:
       return true;
   }
   return false;

@@ -88,6 +88,9 @@ enum {
                             scatter: = instead of += */
   LIMN_STEP_SORT,    /* argsort: in[0] [outer, n, inner] dense -> out[0] int64,
                         positions + base; descending in flag */
+  LIMN_STEP_CONV3,   /* CPU only. flag: in[0] weights [O, C, 3, 3] dense ->
+                        out[0] [16, O, C]; else in[0] [N, C, H, W] and those
+                        -> out[0] [N, O, H', W']: all dense float32 */
   LIMN_STEP_PRINT    /* host: exec.c */
 };
 struct limn_bind;

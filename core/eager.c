@@ -120,11 +120,13 @@ static void eager_key(eager_call *e, const void *p, size_t n) {
 }
 
 /* Whether a number of this parameter is an input of the graph, so that its
- * value is in no key: operands, sizes, positions, fill values. */
+ * value is in no key: operands, sizes, positions, fill values; not what
+ * decides how an op is expanded. */
 static bool eager_is_input(const eager_call *e, const limn_param *p) {
   if (p->type == 'T' || p->type == 'L') return true;
   if (p->type == 'i')
-    return strcmp(p->name, "base") != 0 && strcmp(p->name, "draw") != 0;
+    return strcmp(p->name, "base") && strcmp(p->name, "draw") &&
+           strcmp(p->name, "groups") && e->op != OP_pool;
   return p->type == 'r' && e->op == OP_pad;
 }
 

@@ -1,5 +1,6 @@
 /* Emission of S rows that have kernels of their own, and of print. */
 #include "emit.h"
+#include "pass.h"
 
 #include <stdio.h>
 
@@ -282,6 +283,12 @@ static int ops_pad(emitter *e, limn_ref r, const limn_type *a) {
   const limn_arg *args = limn_node_args(e->g, r);
   const limn_type *t = emit_type(e, r), *xt = emit_type(e, args[0].u.ref);
   limn_operand out, part;
+  const emit_value *x = &e->val[emit_canon(e, args[0]) - 1];
+  if (limn_shape_eq(&t->shape, &xt->shape) && x->state != EMIT_NONE &&
+      x->dtype == t->dtype) { /* no margins */
+    e->val[r - 1] = *x;
+    return 0;
+  }
   LIMN_TRY(emit_dest(e, r, &out));
   LIMN_TRY(emit_fill_region(e, args[2], &out, r));
   part = out;
@@ -306,6 +313,36 @@ static int ops_update(emitter *e, limn_ref r, const limn_type *a) {
   part = out;
   LIMN_TRY(limn_op_get(OP_slice)->view(e->c, s, &out.v, &part.v));
   return ops_into(e, args[1], &part, r);
+}
+
+/* Chosen by expand_conv where it suits. */
+static int ops_conv3(emitter *e, limn_ref r) {
+  const limn_arg *args = limn_node_args(e->g, r);
+  const limn_type *t = emit_type(e, r);
+  limn_operand x, w, u, out;
+  limn_shape s = {3, {16}};
+  limn_step *step;
+  LIMN_TRY(emit_operand(e, args[0], &x));
+  LIMN_TRY(emit_dense(e, &x, LIMN_F32, r));
+  LIMN_TRY(emit_operand(e, args[1], &w));
+  LIMN_TRY(emit_dense(e, &w, LIMN_F32, r));
+  if (t->dtype != LIMN_F32 || t->shape.ndim != 4 || w.v.d[2] != 3 ||
+      w.v.d[3] != 3 || t->shape.d[3] > LIMN_CONV3_WIDEST)
+    return limn_fail(e->c, LIMN_EUNSUPPORTED, "conv3 is for windows of 3 x 3 "
+                     "in float32; conv is for all");
+  s.d[1] = w.v.d[0], s.d[2] = w.v.d[1];
+  LIMN_TRY(emit_temp(e, LIMN_F32, &s, &u));
+  LIMN_TRY(emit_dest(e, r, &out));
+  if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
+  LIMN_TRY(emit_step(e, LIMN_STEP_CONV3, OP_conv3, 1, 1, r, &step));
+  step->flag = true;
+  emit_set(e, step, false, 0, &w);
+  emit_set(e, step, true, 0, &u);
+  LIMN_TRY(emit_step(e, LIMN_STEP_CONV3, OP_conv3, 2, 1, r, &step));
+  emit_set(e, step, false, 0, &x);
+  emit_set(e, step, false, 1, &u);
+  emit_set(e, step, true, 0, &out);
+  return 0;
 }
 
 /* Tensors are the step's inputs, in the order of the text's {}. Host values go
@@ -363,6 +400,7 @@ int emit_special(emitter *e, limn_ref r) {
     case OP_argsort: return ops_sort(e, r, a);
     case OP_scatter:
     case OP_scatter_add: return ops_add(e, r, a, LIMN_STEP_SCATTER_ADD);
+    case OP_conv3: return ops_conv3(e, r);
     case OP_pad: return ops_pad(e, r, a);
     case OP_update: return ops_update(e, r, a);
     default:

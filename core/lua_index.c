@@ -299,7 +299,7 @@ static void index_new_part(limn_lua *st, lua_State *L, const limn_value *x,
 static bool index_alone(const limn_lua *st, const limn_value *x) {
   return !st->c->trace && x->tag == LIMN_X_TENSOR && x->t->refs == 1 &&
          x->t->st->refs == 1 && !x->t->st->borrowed &&
-         limn_dev_is_host(x->t->st->dev);
+         limn_dev_is_host(x->t->st->dev) && limn_view_distinct(&x->t->v);
 }
 
 /* Write v into the part `to` of the host tensor t. */

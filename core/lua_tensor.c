@@ -383,7 +383,8 @@ static int tensor_m_copy_from(lua_State *L) {
                          limn_shape_text(t1, sizeof t1, d.ndim, d.d),
                          limn_shape_text(t2, sizeof t2, s.ndim, s.d));
   if (h->t->refs == 1 && h->t->st->refs == 1 && !h->t->st->borrowed &&
-      limn_dev_is_host(h->t->st->dev) && limn_dev_is_host(src->st->dev)) {
+      limn_dev_is_host(h->t->st->dev) && limn_dev_is_host(src->st->dev) &&
+      limn_view_distinct(&h->t->v)) {
     limn_host_copy(h->t->dtype, h->t->st->mem, &h->t->v, src->dtype,
                    src->st->mem, &src->v);
   } else {

@@ -202,7 +202,7 @@ int limn_op_kind(const limn_graph *g, int op, const limn_arg *a, int nargs) {
 
 enum { OPK_ELEM, OPK_GEN, OPK_HOST, OPK_LIST1, OPK_A_, OPK_B_, OPK_C_,
        OPK_FLAT, OPK_SQZ, OPK_PLUS1, OPK_SLICE, OPK_REDUCE, OPK_ARG,
-       OPK_MATMUL, OPK_TWO, OPK_TILE, OPK_INDEX, OPK_MAX2 };
+       OPK_MATMUL, OPK_TWO, OPK_TILE, OPK_INDEX, OPK_MAX2, OPK_WINDOWS };
 static const uint8_t op_rank_rules[LIMN_NOP] = {
 #define E1(name, ...) [OP_##name] = OPK_ELEM,
 #define E2(name, ...) [OP_##name] = OPK_ELEM,
@@ -311,6 +311,7 @@ static int op_rank(const limn_graph *g, int op, const limn_arg *a, int n) {
     case OPK_C_: return op_arg_rank(g, a, n, 2);
     case OPK_FLAT: return op_rank_flat(g, a, n);
     case OPK_SQZ: return x - op_arg_len(a, n, 1, 0);
+    case OPK_WINDOWS: return x + op_arg_len(a, n, 1, 0);
     case OPK_PLUS1: return x + 1;
     case OPK_SLICE: return x - op_arg_len(a, n, 4, 0);
     case OPK_REDUCE: case OPK_ARG: return op_rank_reduce(g, op, a, n);

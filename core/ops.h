@@ -194,6 +194,7 @@ V(squeeze,   "x:T dim:D", view_squeeze, SQZ, RESHAPE_LIKE(g, a), "Dims of size 1
 V(unsqueeze, "x:T dim:d", view_unsqueeze, PLUS1, RESHAPE_LIKE(g, a), "A dim of size 1 put in at `dim`.")
 V(slice,     "x:T first:L last:L step:L drop:D", view_slice, SLICE, grad_slice(B, args, g), "Positions first..last (both included) of every dim by step; dims in drop vanish.")
 V(flip,      "x:T dim:D", view_flip, A_, FLIP(g, args[1]), "Order reversed along dims.")
+V(windows,   "x:T kernel:L stride:L dilation:L", view_windows, WINDOWS, grad_windows(B, args, g), "The windows over the last dims, which may overlap: a dim of counts for each, then the dims of a window.")
 
 /* -- Generators ---------------------------------------------------------- */
 G(full,   NUM, "size:L value:T dtype:y", K(0), "A tensor of one value.")
@@ -224,6 +225,10 @@ S(rms_norm_back, "x:T g:T weight:T? first:d=-1 eps:r=1e-05", infer_norm_back, A_
 S(cumsum,   "x:T dim:d reverse:b=false", infer_cum, A_, NULL, grad_cumsum, "Running sum along dim; reverse: from the end.")
 S(cumprod,  "x:T dim:d", infer_cum, A_, NULL, grad_cumprod, "Running product along dim.")
 S(matmul,   "x:T y:T trans_x:b=false trans_y:b=false", infer_matmul, MATMUL, NULL, grad_matmul, "Matrix product, batched; one-dim operands as vectors.")
+S(conv,     "x:T w:T stride:L padding:L dilation:L groups:i=1", infer_conv, A_, expand_conv, grad_conv, "Convolution (cross-correlation) of x [rows, in, size...] with w [out, in / groups, kernel...].")
+S(conv3,    "x:T w:T padding:L", infer_conv3, A_, expand_conv3, grad_conv3, "What conv becomes for windows of 3 x 3, stride 1, in float32; call conv.")
+S(conv_transpose, "x:T w:T stride:L padding:L output_padding:L dilation:L groups:i=1", infer_conv_transpose, A_, expand_conv_transpose, grad_conv_transpose, "The transpose of conv as a linear map; w is [in, out / groups, kernel...].")
+S(pool,     "x:T dim:d kernel:i stride:i dilation:i=1 how:e=max", infer_pooled, A_, expand_pool, grad_pool, "The largest (how: max) or the sum of each window along dim.")
 S(outer,    "x:T y:T", infer_outer, TWO, expand_outer, NULL, "All products of two vectors.")
 S(cat,      "xs:T* dim:d=1", infer_cat, A_, NULL, grad_cat, "Tensors one after another along dim.")
 S(stack,    "xs:T* dim:d=1", infer_stack, PLUS1, expand_stack, NULL, "Tensors of equal shape along a new dim.")

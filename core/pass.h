@@ -48,6 +48,10 @@ limn_arg grad_extreme(limn_builder *b, limn_arg a, limn_arg y, limn_arg g,
                       limn_arg dims, limn_arg keep);
 limn_arg grad_permute(limn_builder *b, const limn_arg *args, limn_arg g);
 limn_arg grad_slice(limn_builder *b, const limn_arg *args, limn_arg g);
+limn_arg grad_windows(limn_builder *b, const limn_arg *args, limn_arg g);
+
+/* -- conv.c -- */
+#define LIMN_CONV3_WIDEST 1000 /* values in a row of conv3's result */
 
 /* -- compact.c -- */
 /* Nodes first, first + 1, ... are now called map[0], map[1], ...: says so to

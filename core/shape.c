@@ -136,6 +136,25 @@ void limn_view_broadcast(const limn_view *v, const limn_shape *s,
   *out = r;
 }
 
+/* The dims by rising stride: each must step over all that the others reach. */
+bool limn_view_distinct(const limn_view *v) {
+  bool done[LIMN_MAXDIM] = {0};
+  int64_t span = 0; /* how far the dims with smaller strides reach */
+  for (int k = 0; k < v->ndim; k++) {
+    int64_t step = INT64_MAX;
+    int at = -1;
+    for (int i = 0; i < v->ndim; i++) {
+      int64_t s = v->s[i] < 0 ? -v->s[i] : v->s[i];
+      if (!done[i] && v->d[i] > 1 && s < step) step = s, at = i;
+    }
+    if (at < 0) break;
+    if (step <= span) return false;
+    span += (v->d[at] - 1) * step;
+    done[at] = true;
+  }
+  return true;
+}
+
 /* An empty view touches nothing: hi is lo - 1. */
 void limn_view_extent(const limn_view *v, int64_t *lo, int64_t *hi) {
   int i;

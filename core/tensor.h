@@ -92,6 +92,8 @@ bool limn_view_reshape(const limn_view *v, const limn_shape *s,
 /* Strides of v when broadcast to shape s (0 where a dim of 1 is repeated). */
 void limn_view_broadcast(const limn_view *v, const limn_shape *s,
                          limn_view *out);
+/* Whether no two elements lie in the same place; false when in doubt. */
+bool limn_view_distinct(const limn_view *v);
 /* Lowest and highest element index touched, relative to the storage. */
 void limn_view_extent(const limn_view *v, int64_t *lo, int64_t *hi);
 /* Merge neighbouring dims that are contiguous in all n views at once (they

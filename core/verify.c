@@ -96,8 +96,8 @@ static int verify_allowed(char type) {
 
 /* Numbers that shape the graph itself may not be plan values. */
 static bool verify_literal(const limn_param *p) {
-  static const char *const names[] = {"index", "draw",    "f",
-                                      "vjp",   "keepdim", "drop"};
+  static const char *const names[] = {"index",   "draw", "f",     "vjp",
+                                      "keepdim", "drop", "kernel"};
   if (p->type == 'd' || p->type == 'D') return true;
   if (p->type == 'T' || p->type == 'L') return !strcmp(p->name, "drop");
   for (int i = 0; i < LIMN_COUNT(names); i++)

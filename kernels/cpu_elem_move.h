@@ -1,4 +1,5 @@
 /* Moving elements of 1, 2, 4 or 8 bytes between strided and dense memory. */
+#include <string.h>
 
 /* 16 x 16 in registers: for each bit of the index, swap the off-diagonal
  * quarters (Eklundh 1972). */
@@ -57,6 +58,17 @@ TURN_PLAIN(32, u32)
     for (; j < n; j++, s += ss, d++)                                        \
       for (i = 0; i < m; i++) d[i * ds] = s[i];                             \
   }
+/* Short runs: whole vectors, the last of which may overlap the one before. */
+#define RUN(bits, U)                                                        \
+  static inline void run_##bits(mem_##U *d, const mem_##U *s, int64_t n) {  \
+    int64_t j = 0;                                                          \
+    if (n < 8) {                                                            \
+      for (; j < n; j++) d[j] = s[j];                                       \
+      return;                                                               \
+    }                                                                       \
+    for (; j + 8 <= n; j += 8) memcpy(d + j, s + j, 8 * sizeof *d);         \
+    if (j < n) memcpy(d + n - 8, s + n - 8, 8 * sizeof *d);                 \
+  }
 /* The longer stride outside, so that reads stay in few cache lines. */
 #define GATHER(bits, U)                                                     \
   static void gather_##bits(void *dst, const void *src, int64_t m,          \
@@ -76,7 +88,9 @@ TURN_PLAIN(32, u32)
     }                                                                       \
     for (i = 0; i < m; i++, d += n, s += rs) {                              \
       if (cs == 1) {                                                        \
-        for (j = 0; j < n; j++) d[j] = s[j];                                \
+        run_##bits(d, s, n);                                                \
+      } else if (cs == 2) { /* vectorised for a known stride */             \
+        for (j = 0; j < n; j++) d[j] = s[2 * j];                            \
       } else if (!cs) {                                                     \
         const mem_##U v = *s;                                               \
         for (j = 0; j < n; j++) d[j] = v;                                   \
@@ -90,6 +104,10 @@ TURN(8, b8)
 TURN(16, u16)
 TURN(32, u32)
 TURN(64, i64)
+RUN(8, b8)
+RUN(16, u16)
+RUN(32, u32)
+RUN(64, i64)
 GATHER(8, b8)
 GATHER(16, u16)
 GATHER(32, u32)

@@ -55,6 +55,12 @@ typedef struct {
   /* out[i] = p[1] (h - p[2] - (x[i] - p[0]) p[3]) */
   void (*norm_back)(const float *x, const float *g, const float *w,
                     const float p[4], float *out, int64_t n);
+  /* Transforms of cpu_conv.c; see cpu_conv_isa.h. */
+  void (*conv_input)(const float *const rows[4], int64_t tiles, float *v,
+                     int64_t step);
+  void (*conv_output)(const float *m, int64_t step, int64_t tiles, float *top,
+                      float *low);
+  void (*conv_weights)(const float *w, int64_t n, float *u);
 } limn_cpu_loops;
 const limn_cpu_loops *limn_loops_select(int isa); /* as limn_gemm_select */
 
@@ -104,6 +110,7 @@ void limn_cpu_matmul_discard(limn_device *d, limn_step *s);
 void limn_cpu_matmul_begin(const limn_step *s, const limn_bind *b);
 int limn_cpu_reduce_prepare(limn_device *d, limn_step *s);
 void limn_cpu_reduce_discard(limn_device *d, limn_step *s);
+int limn_cpu_conv_prepare(limn_device *d, limn_step *s);
 int limn_cpu_row_prepare(limn_device *d, limn_step *s);
 int limn_cpu_norm_prepare(limn_device *d, limn_step *s);
 int limn_cpu_arg_prepare(limn_device *d, limn_step *s);

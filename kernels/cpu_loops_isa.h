@@ -414,6 +414,8 @@ static void loops_norm_back(const float *x, const float *g, const float *w,
     NORM_LOOP(r * (g[j] - mean - (x[j] - m) * k));
 }
 
+#include "cpu_conv_isa.h"
+
 const limn_cpu_loops LOOPS_TABLE = {
     {loops_load_f32, loops_load_f64, loops_load_i64},
     loops_test,
@@ -432,4 +434,7 @@ const limn_cpu_loops LOOPS_TABLE = {
     loops_norm,
     loops_norm_sums,
     loops_norm_back,
+    conv_input,
+    conv_output,
+    conv_weights,
 };

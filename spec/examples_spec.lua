@@ -21,6 +21,11 @@ describe("The examples", function()
   end)
 
   U.each_device(function(dev)
+    it("mnist_cnn.lua learns digits on " .. dev, function()
+      local text = example("examples/mnist_cnn.lua --quick --device " .. dev)
+      assert.is_truthy(text:find "% right", text)
+    end)
+
     it("digits.lua trains on " .. dev .. ", and a second process goes on",
        function()
       local text = example("examples/digits.lua --quick --device " .. dev)

@@ -322,6 +322,73 @@ S.cases = {
         return (at[1] < n and j >= 0 and j < m) and get(a, at[1], j) or 0.5
       end)
     end},
+  windows = {call = function(a) return a:windows({2, 2}, {1, 2}, {2, 1}) end,
+    on = {{{1, 4, 5}}, {{2, 3, 2}}, {{0, 3, 3}}},
+    want = function(a)
+      local s = a.shape
+      local h, w = s[2] - 2, math.floor((s[3] - 2) / 2) + 1
+      return build({s[1], h, w, 2, 2}, function(at)
+        return get(a, at[1], at[2] + 2 * at[4], 2 * at[3] + at[5])
+      end)
+    end},
+  conv = {call = function(a, w)
+      return limn.conv(a, w, {2, 1}, {1, 0}, {1, 2}, {groups = 2})
+    end,
+    on = {{{2, 4, 4, 5}, {2, 2, 2, 3}}, {{1, 2, 1, 5}, {4, 1, 3, 1}},
+          {{0, 2, 2, 3}, {2, 1, 2, 2}}},
+    want = function(a, w)
+      local s, k = a.shape, w.shape
+      local h = math.floor((s[3] + 2 - k[3]) / 2) + 1
+      return build({s[1], k[1], h, s[4] - 2 * (k[4] - 1)}, function(at)
+        local g, v = math.floor(at[2] / (k[1] / 2)) * k[2], 0
+        for c = 0, k[2] - 1 do
+          for i = 0, k[3] - 1 do
+            for j = 0, k[4] - 1 do
+              local y = 2 * at[3] + i - 1
+              if y >= 0 and y < s[3] then
+                v = v + get(w, at[2], c, i, j)
+                  * get(a, at[1], g + c, y, at[4] + 2 * j)
+              end
+            end
+          end
+        end
+        return v
+      end)
+    end},
+  conv_transpose = {call = function(a, w)
+      return limn.conv_transpose(a, w, {2}, {1}, {1}, {2}, {groups = 2})
+    end,
+    on = {{{2, 4, 3}, {4, 2, 3}}, {{1, 2, 1}, {2, 1, 2}},
+          {{0, 2, 3}, {2, 1, 1}}},
+    want = function(a, w)
+      local s, k = a.shape, w.shape
+      local n = 2 * (s[3] - 1) - 2 + 2 * (k[3] - 1) + 2
+      return build({s[1], 2 * k[2], n}, function(at)
+        local g, v = math.floor(at[2] / k[2]), 0
+        for c = g * s[2] / 2, (g + 1) * s[2] / 2 - 1 do
+          for i = 0, s[3] - 1 do
+            for j = 0, k[3] - 1 do
+              if 2 * i + 2 * j - 1 == at[3] then
+                v = v + get(a, at[1], c, i) * get(w, c, at[2] % k[2], j)
+              end
+            end
+          end
+        end
+        return v
+      end)
+    end},
+  pool = {call = function(a) return a:pool(2, 3, 2, 1, "max") end,
+    on = {{{2, 6, 2}}, {{1, 3, 1}}, {{0, 4, 2}}},
+    want = function(a)
+      local s = a.shape
+      return build({s[1], math.floor((s[2] - 3) / 2) + 1, s[3]}, function(at)
+        local v = -math.huge
+        for j = 0, 2 do
+          v = math.max(v, get(a, at[1], 2 * at[2] + j, at[3]))
+        end
+        return v
+      end)
+    end},
   tile = {call = function(a) return a:tile(2, 3) end,
     on = {{{2, 2}}, {{1, 1}}, {{0, 2}}},
     want = function(a)
@@ -456,6 +523,7 @@ S.cases = {
 
 -- Rows that a spec of their own checks.
 S.elsewhere = {
+  conv3 = "conv_spec.lua",
   rand = "random_spec.lua", randn = "random_spec.lua",
   randint = "random_spec.lua", rand_bits = "random_spec.lua",
   rand_like = "random_spec.lua", randn_like = "random_spec.lua",

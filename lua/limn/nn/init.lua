@@ -6,7 +6,7 @@ local nn = {Module = require "limn.nn.module",
             init = require "limn.nn.initializers"}
 for _, part in ipairs {"linear", "containers", "activation", "dropout",
                        "loss", "normalize", "norm", "embedding", "attention",
-                       "transformer"} do
+                       "transformer", "conv", "pool"} do
   for name, v in pairs(require("limn.nn." .. part)) do nn[name] = v end
 end
 nn.functional = nn

@@ -1,0 +1,380 @@
+/* Convolution: the products of windows with weights, and their gradients. n is
+ * the number of dims a window extends over.
+ *
+ * A convolution is one matrix product: the windows of all rows are laid out as
+ * the columns of a matrix [channels * window, rows * positions] ("im2col",
+ * Chellapilla et al. 2006), which the gradient of the weights uses again. */
+#include "pass.h"
+
+#define ADD(x, y) limn_calc2(b, OP_add, x, y)
+#define SUB(x, y) limn_calc2(b, OP_sub, x, y)
+#define MUL(x, y) limn_calc2(b, OP_mul, x, y)
+
+typedef limn_arg conv_list[LIMN_MAXDIM];
+
+/* A list's elements, copied: the graph's own move as it grows. */
+static int conv_items(limn_builder *b, limn_arg l, limn_arg *out) {
+  int n = l.tag == LIMN_A_LIST ? (int)LIMN_MIN(l.n, LIMN_MAXDIM) : 1;
+  for (int i = 0; i < n; i++)
+    out[i] = l.tag == LIMN_A_LIST ? b->g->args[l.u.at + (uint32_t)i] : l;
+  return n;
+}
+
+static limn_arg conv_same(limn_builder *b, int64_t v, int n) {
+  conv_list l;
+  for (int i = 0; i < n; i++) l[i] = limn_aint(v);
+  return limn_build_list(b, l, n);
+}
+
+/* Positions first..last by step of the n last dims, as slice (v NONE) and
+ * update take them. */
+static limn_arg conv_region(limn_builder *b, limn_arg x, limn_arg v, int n,
+                            const limn_arg *first, const limn_arg *last,
+                            const limn_arg *step) {
+  conv_list l[3];
+  limn_arg a[6];
+  int rank = limn_arg_rank(b, x), k = 0, lead = rank - n;
+  if (b->rc || lead < 0) return limn_none();
+  for (int i = 0; i < rank; i++) {
+    l[0][i] = i < lead ? limn_aint(1) : first[i - lead];
+    l[1][i] = i < lead ? limn_aint(-1) : last[i - lead];
+    l[2][i] = i < lead || !step ? limn_aint(1) : step[i - lead];
+  }
+  a[k++] = x;
+  if (v.tag != LIMN_A_NONE) a[k++] = v;
+  for (int i = 0; i < 3; i++) a[k++] = limn_build_list(b, l[i], rank);
+  a[k++] = limn_build_list(b, NULL, 0);
+  return limn_build(b, k == 6 ? OP_update : OP_slice, a, k);
+}
+
+/* Margins of p before and after each of the n last dims. */
+static limn_arg conv_pad(limn_builder *b, limn_arg x, const limn_arg *p,
+                         int n) {
+  limn_arg l[2 * LIMN_MAXDIM], a[4];
+  bool none = true;
+  for (int i = 0; i < n; i++) {
+    none &= limn_arg_is(p[i], 0);
+    l[2 * (n - 1 - i)] = l[2 * (n - 1 - i) + 1] = p[i];
+  }
+  if (none) return x;
+  a[0] = x;
+  a[1] = limn_build_list(b, l, 2 * n);
+  a[2] = limn_areal(0);
+  a[3] = limn_build_str(b, "constant");
+  return limn_build(b, OP_pad, a, 4);
+}
+
+/* size(x, first) * ... * size(x, last). */
+static limn_arg conv_product(limn_builder *b, limn_arg x, int first,
+                             int last) {
+  limn_arg n = limn_build_size(b, x, first);
+  for (int i = first + 1; i <= last; i++) {
+    limn_arg s = limn_build_size(b, x, i);
+    n = MUL(n, s);
+  }
+  return n;
+}
+
+/* x as [a, b], or as [groups, a / groups, b]. */
+static limn_arg conv_matrix(limn_builder *b, limn_arg x, limn_arg rows,
+                            limn_arg cols, limn_arg groups) {
+  limn_arg d[3] = {groups, rows, cols};
+  bool one = limn_arg_is(groups, 1);
+  if (!one) d[1] = limn_calc2(b, OP_floor_div, rows, groups);
+  d[0] = limn_build_list(b, one ? d + 1 : d, one ? 2 : 3);
+  return limn_build2(b, OP_reshape, x, d[0]);
+}
+
+/* Dims in the order given by `count` pieces {first, last}. */
+static limn_arg conv_order(limn_builder *b, limn_arg x, const int *piece,
+                           int count) {
+  limn_arg d[LIMN_MAXDIM];
+  int n = 0;
+  for (int i = 0; i < count; i++)
+    for (int k = piece[2 * i]; k <= piece[2 * i + 1] && n < LIMN_MAXDIM; k++)
+      d[n++] = limn_aint(k);
+  return limn_build2(b, OP_permute, x, limn_build_list(b, d, n));
+}
+
+/* The windows of x [rows, channels, size...] as columns: [channels * window,
+ * rows * positions], and with groups one such matrix for each. */
+static limn_arg conv_columns(limn_builder *b, limn_arg win, limn_arg groups,
+                             int n) {
+  const int piece[] = {2, 2, n + 3, 2 * n + 2, 1, 1, 3, n + 2};
+  limn_arg rows = conv_product(b, win, n + 3, 2 * n + 2), cols, t;
+  t = limn_build_size(b, win, 2);
+  rows = MUL(t, rows);
+  cols = conv_product(b, win, 3, n + 2);
+  t = limn_build_size(b, win, 1);
+  cols = MUL(t, cols);
+  win = conv_order(b, win, piece, 4);
+  return conv_matrix(b, win, rows, cols, groups);
+}
+
+static limn_arg conv_windows(limn_builder *b, limn_arg x, limn_arg w,
+                             limn_arg stride, limn_arg dilation, int n) {
+  conv_list k;
+  limn_arg a[4] = {x, limn_none(), stride, dilation};
+  for (int i = 0; i < n; i++) k[i] = limn_build_size(b, w, i + 3);
+  a[1] = limn_build_list(b, k, n);
+  return limn_build(b, OP_windows, a, 4);
+}
+
+/* Rows (dim 1) and channels exchanged, and all but channels merged. */
+static limn_arg conv_channel_rows(limn_builder *b, limn_arg x, limn_arg groups,
+                                  int n) {
+  const int piece[] = {2, 2, 1, 1, 3, n + 2};
+  limn_arg rows = limn_build_size(b, x, 2), cols = limn_build_size(b, x, 1);
+  limn_arg t = conv_product(b, x, 3, n + 2);
+  cols = MUL(cols, t);
+  x = conv_order(b, x, piece, 3);
+  return conv_matrix(b, x, rows, cols, groups);
+}
+
+/* The product is [out, rows * positions]; rows come first again by a view. */
+static limn_arg conv_general(limn_builder *b, const limn_arg *a) {
+  limn_arg w = a[1], groups = a[5], win, cols, rows, y;
+  limn_arg m[4], size[LIMN_MAXDIM];
+  conv_list p;
+  int n = conv_items(b, a[3], p);
+  const int back[] = {2, 2, 1, 1, 3, n + 2};
+  win = conv_windows(b, conv_pad(b, a[0], p, n), w, a[2], a[4], n);
+  cols = conv_columns(b, win, groups, n);
+  rows = limn_build_size(b, w, 1);
+  m[0] = conv_matrix(b, w, rows, conv_product(b, w, 2, n + 2), groups);
+  m[1] = cols, m[2] = m[3] = limn_abool(false);
+  y = limn_build(b, OP_matmul, m, 4);
+  size[0] = rows;
+  size[1] = limn_build_size(b, win, 1);
+  for (int i = 0; i < n; i++) size[i + 2] = limn_build_size(b, win, i + 3);
+  y = limn_build2(b, OP_reshape, y, limn_build_list(b, size, n + 2));
+  return conv_order(b, y, back, 3);
+}
+
+static bool conv_all_one(limn_builder *b, limn_arg l) {
+  conv_list v;
+  int n = conv_items(b, l, v);
+  for (int i = 0; i < n; i++)
+    if (!limn_arg_is(v[i], 1)) return false;
+  return true;
+}
+
+enum { CONV3_CHANNELS = 16 };
+
+/* Whether conv3's kernel suits, once shapes and dtypes are known: 3 x 3 in
+ * float32, and enough channels to pay for its transforms. */
+static limn_arg conv_suits(limn_builder *b, limn_arg x, limn_arg w,
+                           limn_arg y) {
+  limn_arg ok = limn_abool(true), t, f32 = limn_adtype(LIMN_F32);
+  for (int i = 0; i < 2; i++) {
+    t = limn_build1(b, OP_dtypeof, i ? w : x);
+    t = limn_build2(b, OP_is, t, f32);
+    ok = limn_calc2(b, OP_logical_and, ok, t);
+    t = limn_build_size(b, w, i + 3);
+    t = limn_calc2(b, OP_eq, t, limn_aint(3));
+    ok = limn_calc2(b, OP_logical_and, ok, t);
+    t = limn_build_size(b, w, i + 1);
+    t = limn_calc2(b, OP_ge, t, limn_aint(CONV3_CHANNELS));
+    ok = limn_calc2(b, OP_logical_and, ok, t);
+  }
+  t = limn_build_size(b, y, 4);
+  t = limn_calc2(b, OP_le, t, limn_aint(LIMN_CONV3_WIDEST));
+  return limn_calc2(b, OP_logical_and, ok, t);
+}
+
+/* Arguments x w stride padding dilation groups. The plan keeps one branch. */
+limn_arg expand_conv(limn_builder *b, const limn_arg *a) {
+  limn_arg y = conv_general(b, a), fast;
+  if (limn_arg_rank(b, a[0]) != 4 || !limn_arg_is(a[5], 1) ||
+      !conv_all_one(b, a[2]) || !conv_all_one(b, a[4]))
+    return y;
+  fast = limn_build3(b, OP_conv3, a[0], a[1], a[3]);
+  return limn_calc3(b, OP_where, conv_suits(b, a[0], a[1], y), fast, y);
+}
+
+/* All six arguments of conv. */
+static int conv_full(limn_builder *b, const limn_arg *a, limn_arg *full) {
+  conv_list p;
+  int n = conv_items(b, a[2], p);
+  full[0] = a[0], full[1] = a[1], full[3] = a[2];
+  full[2] = full[4] = conv_same(b, 1, n);
+  full[5] = limn_aint(1);
+  return n;
+}
+
+/* Where there is no kernel for it. */
+limn_arg expand_conv3(limn_builder *b, const limn_arg *a) {
+  limn_arg full[6];
+  conv_full(b, a, full);
+  return conv_general(b, full);
+}
+
+/* w [A, B, k...] as [groups * B, A / groups, k...], turned by 180 degrees: what
+ * runs a convolution backwards. */
+static limn_arg conv_turned(limn_builder *b, limn_arg w, limn_arg groups,
+                            int n) {
+  limn_arg size[LIMN_MAXDIM], d[LIMN_MAXDIM], A, B;
+  const int swap[] = {1, 1, 3, 3, 2, 2, 4, n + 3};
+  for (int i = 0; i < n; i++) d[i] = limn_aint(i + 3);
+  if (limn_arg_is(groups, 1)) {
+    w = limn_build3(b, OP_transpose, w, limn_aint(1), limn_aint(2));
+    return limn_build2(b, OP_flip, w, limn_build_list(b, d, n));
+  }
+  A = limn_build_size(b, w, 1);
+  A = limn_calc2(b, OP_floor_div, A, groups);
+  B = limn_build_size(b, w, 2);
+  size[0] = groups, size[1] = A, size[2] = B;
+  for (int i = 0; i < n; i++) size[i + 3] = limn_build_size(b, w, i + 3);
+  w = limn_build2(b, OP_reshape, w, limn_build_list(b, size, n + 3));
+  w = conv_order(b, w, swap, 4);
+  size[1] = MUL(groups, B), size[2] = A;
+  w = limn_build2(b, OP_reshape, w, limn_build_list(b, size + 1, n + 2));
+  return limn_build2(b, OP_flip, w, limn_build_list(b, d, n));
+}
+
+/* x laid out `stride` apart with margins of kernel - 1 (dilated), then
+ * convolved with the turned w: the transpose of the convolution with w. Of the
+ * result, whose dims are (size - 1) * stride + span + more[i] long, p[i] go at
+ * the front and `keep[i]` stay. */
+static limn_arg conv_backwards(limn_builder *b, limn_arg x, limn_arg w,
+                               limn_arg stride, limn_arg dilation,
+                               limn_arg groups, const limn_arg *p,
+                               const limn_arg *keep, int n) {
+  conv_list s, d, first, last, to, from;
+  limn_arg size[LIMN_MAXDIM], z, a[6], one = limn_aint(1);
+  conv_items(b, stride, s);
+  conv_items(b, dilation, d);
+  size[0] = limn_build_size(b, x, 1);
+  size[1] = limn_build_size(b, x, 2);
+  for (int i = 0; i < n; i++) {
+    limn_arg e = limn_build_size(b, w, i + 3), len, end;
+    e = MUL(SUB(e, one), d[i]); /* span - 1 */
+    first[i] = ADD(e, one);
+    len = limn_build_size(b, x, i + 3);
+    last[i] = MUL(SUB(len, one), s[i]);
+    last[i] = ADD(last[i], first[i]);
+    from[i] = ADD(p[i], one);
+    to[i] = ADD(keep[i], e);
+    to[i] = ADD(to[i], p[i]);
+    /* Long enough for what is put in and for what is taken. */
+    end = ADD(last[i], e);
+    size[i + 2] = limn_calc2(b, OP_maximum, end, to[i]);
+  }
+  z = limn_build_list(b, size, n + 2);
+  z = limn_build3(b, OP_full, z, limn_areal(0),
+                  limn_build1(b, OP_dtypeof, x));
+  z = conv_region(b, z, x, n, first, last, s);
+  a[0] = conv_region(b, z, limn_none(), n, from, to, NULL);
+  a[1] = conv_turned(b, w, groups, n);
+  a[2] = conv_same(b, 1, n);
+  a[3] = conv_same(b, 0, n);
+  a[4] = dilation;
+  a[5] = groups;
+  return limn_build(b, OP_conv, a, 6);
+}
+
+/* The weights' gradient of a convolution of x (with its margins), whose result
+ * has the gradient g. */
+static limn_arg conv_weights(limn_builder *b, limn_arg x, limn_arg g,
+                             limn_arg w, limn_arg stride, limn_arg dilation,
+                             limn_arg groups, int n) {
+  limn_arg a[4], win = conv_windows(b, x, w, stride, dilation, n);
+  a[1] = conv_columns(b, win, groups, n);
+  a[0] = conv_channel_rows(b, g, groups, n);
+  a[2] = limn_abool(false);
+  a[3] = limn_abool(true);
+  x = limn_build(b, OP_matmul, a, 4);
+  x = limn_build2(b, OP_reshape_like, x, w);
+  return limn_fold_like(b, x, w);
+}
+
+void grad_conv(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
+               limn_arg *out) {
+  conv_list p, keep;
+  int n = conv_items(b, a[3], p);
+  (void)y;
+  if (limn_grad_wants(&out[0])) {
+    limn_arg gx;
+    for (int i = 0; i < n; i++) keep[i] = limn_build_size(b, a[0], i + 3);
+    gx = conv_backwards(b, g, a[1], a[2], a[4], a[5], p, keep, n);
+    out[0] = limn_fold_like(b, gx, a[0]);
+  }
+  if (limn_grad_wants(&out[1]))
+    out[1] = conv_weights(b, conv_pad(b, a[0], p, n), g, a[1], a[2], a[4],
+                          a[5], n);
+}
+
+void grad_conv3(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
+                limn_arg *out) {
+  limn_arg full[6];
+  conv_full(b, a, full);
+  grad_conv(b, full, y, g, out);
+}
+
+/* Arguments x w stride padding output_padding dilation groups. */
+limn_arg expand_conv_transpose(limn_builder *b, const limn_arg *a) {
+  conv_list p, s, d, more, keep;
+  limn_arg one = limn_aint(1);
+  int n = conv_items(b, a[3], p);
+  conv_items(b, a[2], s);
+  conv_items(b, a[4], more);
+  conv_items(b, a[5], d);
+  for (int i = 0; i < n; i++) {
+    limn_arg len = limn_build_size(b, a[0], i + 3), e;
+    len = MUL(SUB(len, one), s[i]);
+    e = limn_build_size(b, a[1], i + 3);
+    e = MUL(SUB(e, one), d[i]);
+    len = ADD(ADD(len, e), ADD(more[i], one));
+    keep[i] = SUB(len, MUL(p[i], limn_aint(2)));
+  }
+  return conv_backwards(b, a[0], a[1], a[2], a[5], a[6], p, keep, n);
+}
+
+/* The convolution with w takes the result's gradient back to x. Of what
+ * output_padding added nothing comes. */
+void grad_conv_transpose(limn_builder *b, const limn_arg *a, limn_arg y,
+                         limn_arg g, limn_arg *out) {
+  conv_list p, s, d, first, last;
+  limn_arg one = limn_aint(1), k[6], gx;
+  int n = conv_items(b, a[3], p);
+  (void)y;
+  conv_items(b, a[2], s);
+  conv_items(b, a[5], d);
+  for (int i = 0; i < n; i++) {
+    limn_arg len = limn_build_size(b, a[0], i + 3);
+    limn_arg e = limn_build_size(b, a[1], i + 3);
+    e = MUL(SUB(e, one), d[i]);
+    len = MUL(SUB(len, one), s[i]);
+    first[i] = one;
+    last[i] = ADD(ADD(len, e), one);
+  }
+  g = conv_pad(b, g, p, n);
+  g = conv_region(b, g, limn_none(), n, first, last, NULL);
+  if (limn_grad_wants(&out[0])) {
+    k[0] = g, k[1] = a[1], k[2] = a[2];
+    k[3] = conv_same(b, 0, n);
+    k[4] = a[5], k[5] = a[6];
+    gx = limn_build(b, OP_conv, k, 6);
+    out[0] = limn_fold_like(b, gx, a[0]);
+  }
+  if (limn_grad_wants(&out[1]))
+    out[1] = conv_weights(b, g, a[0], a[1], a[2], a[5], a[6], n);
+}
+
+/* Every position adds up what the windows over it have. The windows of the
+ * positions' numbers say where each element of g belongs. */
+limn_arg grad_windows(limn_builder *b, const limn_arg *args, limn_arg g) {
+  limn_arg x = args[0], one = limn_aint(1), numel, at, a[5], flat;
+  numel = limn_build_count(b, x, limn_none());
+  at = limn_build_arange(b, one, numel);
+  at = limn_build2(b, OP_reshape_like, at, x);
+  a[0] = at, a[1] = args[1], a[2] = args[2], a[3] = args[3];
+  at = limn_build(b, OP_windows, a, 4);
+  flat = limn_build3(b, OP_flatten, limn_build_zeros(b, x), one, limn_aint(-1));
+  a[0] = flat, a[1] = one;
+  a[2] = limn_build3(b, OP_flatten, at, one, limn_aint(-1));
+  a[3] = limn_build3(b, OP_flatten, g, one, limn_aint(-1));
+  a[4] = one;
+  at = limn_build(b, OP_index_add, a, 5);
+  return limn_build2(b, OP_reshape_like, at, x);
+}

@@ -1,0 +1,388 @@
+-- Pooling, resizing, and windows as columns: functions and layers.
+local core = require "limn.core"
+local read_options = require "limn.options"
+local Module = require "limn.nn.module"
+local part = require "limn.nn.sizes"
+
+local limn = require "limn.lazy"
+local per_dim, with_rows = part.per_dim, part.with_rows
+
+local M = {}
+
+-- -- Windows: max_pool, avg_pool --
+
+-- nn.max_pool2d(x, 2), (x, {2, 3}, {padding = 1}) or (x, {kernel = 2}).
+local function kernel_options(kernel, options, keys, who)
+  if type(kernel) == "table" and kernel[1] == nil then
+    options, kernel = kernel, nil
+  end
+  local all = {"kernel"}
+  for _, k in ipairs(keys) do all[#all + 1] = k end
+  options = read_options(options, all, who)
+  kernel = kernel or options.kernel
+  if kernel == nil then
+    core.fail(who .. ": the kernel is missing", who .. "(x, {kernel = 2})")
+  end
+  return kernel, options
+end
+
+local function margins(x, padding, n, value)
+  local pads, some = {}, false
+  for i = 1, n do
+    local p = padding[i]
+    some = some or p ~= 0
+    pads[2 * (n - i) + 1], pads[2 * (n - i) + 2] = p, p
+  end
+  if some then x = limn.pad(x, pads, {value = value}) end
+  return x
+end
+
+-- The last dim first: of equals the first in row-major order is taken.
+local function along(x, n, o, how)
+  for i = n, 1, -1 do
+    x = limn.pool(x, i - n - 1, o.kernel[i], o.stride[i], o.dilation[i], how)
+  end
+  return x
+end
+
+local function lists(kernel, options, n, who)
+  local o = {kernel = per_dim(kernel, n, nil, "kernel", who)}
+  o.stride = per_dim(options.stride, n, o.kernel, "stride", who)
+  o.padding = per_dim(options.padding, n, 0, "padding", who)
+  o.dilation = per_dim(options.dilation, n, 1, "dilation", who)
+  for i = 1, n do
+    local k, p = o.kernel[i], o.padding[i]
+    if type(k) ~= "number" then
+      core.fail(who .. ": the kernel is a number, not a size of a trace",
+                "adaptive pooling fits any size")
+    elseif type(p) == "number" and p > k / 2 then
+      core.fail(("%s: padding of %s is more than half of the kernel %s")
+        :format(who, p, k))
+    end
+  end
+  return o
+end
+
+local function max_pool(x, kernel, options, n, who)
+  local o = lists(kernel, options, n, who)
+  local y = along(margins(x, o.padding, n, -math.huge), n, o, "max")
+  return y
+end
+
+local function avg_pool(x, kernel, options, n, who)
+  local o = lists(kernel, options, n, who)
+  local y = along(margins(x, o.padding, n, 0), n, o, "sum")
+  local count = 1
+  for i = 1, n do count = count * o.kernel[i] end
+  if options.divisor then
+    count = options.divisor
+  elseif options.count_include_pad == false then
+    local ones = limn.ones_like(x):detach()
+    count = along(margins(ones, o.padding, n, 0), n, o, "sum")
+  end
+  y = y / count
+  return y
+end
+
+for n = 1, 2 do
+  for name, rule in pairs {
+    max_pool = {max_pool, {"stride", "padding", "dilation"}},
+    avg_pool = {avg_pool, {"stride", "padding", "count_include_pad",
+                           "divisor"}},
+  } do
+    local who = name .. n .. "d"
+    M[who] = function(x, kernel, options)
+      kernel, options = kernel_options(kernel, options, rule[2], who)
+      local y = with_rows(x, n + 2, who, rule[1], kernel, options, n, who)
+      return y
+    end
+  end
+end
+
+-- -- Bins of equal or nearly equal width: adaptive pooling --
+
+-- 0..n - 1, where x is.
+local function positions(x, n, dtype)
+  local y = limn.arange(0, n - 1, {dtype = dtype, device = x.device})
+  return y
+end
+
+-- For an output of n positions over a dim of `size`: [n, size], whether a
+-- position is in the bin. Bin i covers floor(i * size / n) up to
+-- ceil((i + 1) * size / n), from 0.
+local function bins(x, n)
+  local size = x:size(-1)
+  local at = positions(x, size, "int64")
+  local bin = positions(x, n, "int64"):unsqueeze(2)
+  local first = (bin * size):floor_div(n)
+  local last = ((bin + 1) * size + (n - 1)):floor_div(n)
+  return limn.logical_and(at:ge(first), at:lt(last)), last - first
+end
+
+-- Bins along the last dim.
+local function bin_mean(x, n)
+  if n == 1 then
+    local y = x:mean(-1, true)
+    return y
+  end
+  local inside, count = bins(x, n)
+  local share = inside:to(x.dtype) / count:to(x.dtype)
+  local y = limn.matmul(x, share, false, true)
+  return y
+end
+
+local function bin_max(x, n)
+  if n == 1 then
+    local k = x:argmax(-1):unsqueeze(-1)
+    local y = x:gather(-1, k)
+    return y
+  end
+  local inside = bins(x, n)
+  local rows = limn.where(inside, x:unsqueeze(-2), -math.huge)
+  local y = x:gather(-1, rows:argmax(-1))
+  return y
+end
+
+local function adaptive(x, size, bin, n)
+  x = bin(x, size[n])
+  if n == 2 then
+    x = bin(x:transpose(-1, -2), size[1]):transpose(-1, -2)
+  end
+  return x
+end
+
+for n = 1, 2 do
+  for name, bin in pairs {adaptive_avg_pool = bin_mean,
+                          adaptive_max_pool = bin_max} do
+    local who = name .. n .. "d"
+    -- adaptive_avg_pool2d(x, {height, width}), or one number for both
+    M[who] = function(x, size)
+      size = per_dim(size, n, nil, "size", who)
+      for i = 1, n do
+        if type(size[i]) ~= "number" or size[i] < 1 or size[i] % 1 ~= 0 then
+          core.fail(who .. ": a size is a whole number above 0, got "
+                    .. tostring(size[i]))
+        end
+      end
+      local y = with_rows(x, n + 2, who, adaptive, size, bin, n)
+      return y
+    end
+  end
+end
+
+-- -- Resizing --
+
+-- Where the positions of a dim of `n` lie in one of `size`: from 0, not whole.
+-- By `scale`, or so that both ends meet (corners).
+local function sources(x, size, n, scale, corners)
+  local at = positions(x, n, "float64")
+  if corners then
+    local step = (size - 1) / limn.max(n - 1, 1)
+    local y = at * step
+    return y
+  end
+  local y = limn.clamp((at + 0.5) * scale - 0.5, 0)
+  return y
+end
+
+local function nearest(x, dim, n, scale)
+  local size = x:size(dim)
+  local at = positions(x, n, "int64")
+  if scale then
+    at = (at:to "float64" * scale):floor():to "int64"
+  else -- in whole numbers, which are exact
+    at = (at * size):floor_div(n)
+  end
+  at = at:minimum(size - 1) + 1
+  local y = x:index_select(dim, at)
+  return y
+end
+
+-- A weight for each position of dim, to broadcast with x.
+local function weights(w, x, dim)
+  local shape = {-1}
+  for i = 1, -dim - 1 do shape[i + 1] = 1 end
+  local y = w:reshape(shape):to(x.dtype)
+  return y
+end
+
+local function linear(x, dim, n, scale, corners)
+  local size = x:size(dim)
+  local at = sources(x, size, n, scale or size / n, corners)
+  local low = at:floor()
+  local first = low:to "int64"
+  local second = limn.minimum(first + 1, size - 1)
+  local w = weights(at - low, x, dim)
+  local a, b = x:index_select(dim, first + 1), x:index_select(dim, second + 1)
+  local y = a * (1 - w) + b * w
+  return y
+end
+
+local modes = {nearest = 0, linear = 1, bilinear = 2}
+
+local function resized(x, n, o, who)
+  local mode = o.mode or "nearest"
+  if not modes[mode] or mode ~= "nearest" and modes[mode] ~= n then
+    core.fail(("%s: no mode '%s' for an input with %d dims"):format(who,
+      tostring(mode), n + 2), "nearest, linear for 3 dims, bilinear for 4")
+  end
+  local size, factor
+  if o.size ~= nil then
+    size = per_dim(o.size, n, nil, "size", who)
+  else
+    factor = per_dim(o.scale_factor, n, nil, "scale_factor", who)
+  end
+  for i = 1, n do
+    local dim = i - n - 1
+    local to = size and size[i] or limn.floor(x:size(dim) * factor[i])
+    local scale = factor and 1 / factor[i]
+    if mode == "nearest" then
+      x = nearest(x, dim, to, scale)
+    else
+      x = linear(x, dim, to, scale, o.align_corners)
+    end
+  end
+  return x
+end
+
+-- interpolate(x, {size = {h, w}, mode = "nearest"}), or scale_factor instead of
+-- size; linear and bilinear also take align_corners.
+function M.interpolate(x, options)
+  local who = "interpolate"
+  local o = read_options(options, {"size", "scale_factor", "mode",
+    "align_corners"}, who)
+  if (o.size == nil) == (o.scale_factor == nil) then
+    core.fail(who .. ": give either size or scale_factor")
+  end
+  local kind = core.type(x)
+  if kind ~= "tensor" and kind ~= "cell" then
+    core.fail(who .. ": the input is a tensor, not a " .. (kind or type(x)))
+  end
+  if x:dim() ~= 3 and x:dim() ~= 4 then
+    core.fail(("%s: the input has %d dims; 3 or 4 are possible"):format(who,
+      x:dim()), "rows, channels, then one or two sizes")
+  end
+  local y = resized(x, x:dim() - 2, o, who)
+  return y
+end
+
+-- -- Windows as columns --
+
+local function unfold(x, o)
+  local n = 2
+  x = margins(x, o.padding, n, 0)
+  local w = limn.windows(x, o.kernel, o.stride, o.dilation)
+  w = w:permute(1, 2, 5, 6, 3, 4):flatten(2, 4):flatten(3)
+  return w
+end
+
+local column_keys = {"stride", "padding", "dilation"}
+
+-- unfold(x, {kernel = 3, stride = 1, padding = 0, dilation = 1}): the windows
+-- of [rows, channels, h, w] as columns [rows, channels * window, positions].
+function M.unfold(x, kernel, options)
+  kernel, options = kernel_options(kernel, options, column_keys, "unfold")
+  if not options.stride then
+    options = {stride = 1, padding = options.padding,
+               dilation = options.dilation}
+  end
+  local o = lists(kernel, {stride = options.stride,
+                           dilation = options.dilation}, 2, "unfold")
+  o.padding = per_dim(options.padding, 2, 0, "padding", "unfold")
+  local y = with_rows(x, 4, "unfold", unfold, o)
+  return y
+end
+
+local function fold(x, o)
+  local size, k = o.size, o.kernel
+  local window = k[1] * k[2]
+  local h, w = size[1] + 2 * o.padding[1], size[2] + 2 * o.padding[2]
+  local channels = limn.floor(x:size(2) / window)
+  local at = (positions(x, h * w, "int64") + 1):reshape(h, w)
+  at = limn.windows(at, k, o.stride, o.dilation):permute(3, 4, 1, 2)
+  x = x:reshape(x:size(1) * channels, -1)
+  local y = limn.index_add(x:new_zeros {x:size(1), h * w}, 2, at:flatten(), x)
+  y = y:reshape(-1, channels, h, w)
+  y = y[{{}, {}, {o.padding[1] + 1, o.padding[1] + size[1]},
+         {o.padding[2] + 1, o.padding[2] + size[2]}}]
+  return y
+end
+
+-- fold(x, {height, width}, {kernel = 3, ...}): columns as unfold makes them,
+-- added up where they came from.
+function M.fold(x, size, kernel, options)
+  kernel, options = kernel_options(kernel, options, column_keys, "fold")
+  local o = lists(kernel, {stride = options.stride or 1,
+                           dilation = options.dilation}, 2, "fold")
+  o.padding = per_dim(options.padding, 2, 0, "padding", "fold")
+  o.size = per_dim(size, 2, nil, "size", "fold")
+  local y = with_rows(x, 3, "fold", fold, o)
+  return y
+end
+
+-- -- Layers --
+
+local function options_text(o, keys)
+  local more = {}
+  for _, k in ipairs(keys) do
+    if o[k] ~= nil then more[#more + 1] = k .. " = " .. part.list_text(o[k]) end
+  end
+  return more[1] and "{" .. table.concat(more, ", ") .. "}"
+end
+
+-- MaxPool2d(2), MaxPool2d(3, {stride = 2, padding = 1}), and so on.
+local function pool_layer(name, f, keys)
+  local Class = Module:extend(name)
+  function Class:init(kernel, options)
+    self.kernel, self.options = kernel_options(kernel, options, keys, name)
+  end
+  function Class:forward(x)
+    local y = f(x, self.kernel, self.options)
+    return y
+  end
+  function Class:describe()
+    local more = options_text(self.options, keys)
+    return part.list_text(self.kernel) .. (more and ", " .. more or "")
+  end
+  M[name] = Class
+end
+
+-- AdaptiveAvgPool2d {1, 1}, and so on.
+local function adaptive_layer(name, f)
+  local Class = Module:extend(name)
+  function Class:init(size) self.size = size end
+  function Class:forward(x)
+    local y = f(x, self.size)
+    return y
+  end
+  function Class:describe() return part.list_text(self.size) end
+  M[name] = Class
+end
+
+for n = 1, 2 do
+  pool_layer("MaxPool" .. n .. "d", M["max_pool" .. n .. "d"],
+             {"stride", "padding", "dilation"})
+  pool_layer("AvgPool" .. n .. "d", M["avg_pool" .. n .. "d"],
+             {"stride", "padding", "count_include_pad", "divisor"})
+  adaptive_layer("AdaptiveAvgPool" .. n .. "d",
+                 M["adaptive_avg_pool" .. n .. "d"])
+  adaptive_layer("AdaptiveMaxPool" .. n .. "d",
+                 M["adaptive_max_pool" .. n .. "d"])
+end
+
+-- Upsample {scale_factor = 2}, or {size = {h, w}, mode = "bilinear"}.
+local Upsample = Module:extend "Upsample"
+local upsample_keys = {"size", "scale_factor", "mode", "align_corners"}
+function Upsample:init(options)
+  self.options = read_options(options, upsample_keys, "Upsample")
+end
+function Upsample:forward(x)
+  local y = M.interpolate(x, self.options)
+  return y
+end
+function Upsample:describe()
+  return options_text(self.options, upsample_keys) or ""
+end
+M.Upsample = Upsample
+
+return M

@@ -1,0 +1,57 @@
+-- Arguments of convolutions and pools: one number for all dims or a list with
+-- one for each, and inputs with or without rows.
+local core = require "limn.core"
+
+local limn = require "limn.lazy"
+
+local M = {}
+
+-- A number for all n dims, or a list with one for each, as a list.
+function M.per_dim(v, n, default, what, who)
+  if v == nil then v = default end
+  local list = {}
+  for i = 1, n do
+    if type(v) == "table" then list[i] = v[i] else list[i] = v end
+  end
+  local kind = type(list[1])
+  if list[n] == nil or type(v) == "table" and #v ~= n
+    or kind ~= "number" and kind ~= "cdata" then
+    core.fail(("%s: %s is a number%s"):format(who, what, n == 1 and ""
+      or " or a list of " .. n), who .. "(..., {" .. what .. " = 1})")
+  end
+  return list
+end
+
+function M.tensor(v, what, who)
+  local kind = core.type(v)
+  if kind ~= "tensor" and kind ~= "cell" then
+    core.fail(("%s: %s is a tensor, not %s"):format(who, what,
+      v == nil and "nil" or "a " .. (kind or type(v))))
+  end
+end
+
+-- f(x) for x with rows; one example without gets them, and loses them again.
+function M.with_rows(x, rank, who, f, ...)
+  M.tensor(x, "the input", who)
+  if x:dim() == rank then
+    local y = f(x, ...)
+    return y
+  elseif x:dim() == rank - 1 then
+    local y = f(limn.unsqueeze(x, 1), ...)
+    y = limn.squeeze(y, 1)
+    return y
+  end
+  core.fail(("%s: the input has %d dims instead of %d (or %d for one example)")
+    :format(who, x:dim(), rank, rank - 1),
+    "rows, channels" .. (rank == 4 and ", height, width" or ", length"))
+end
+
+-- A number, or {2, 1}.
+function M.list_text(v)
+  if type(v) ~= "table" then return tostring(v) end
+  local t = {}
+  for i, x in ipairs(v) do t[i] = tostring(x) end
+  return "{" .. table.concat(t, ", ") .. "}"
+end
+
+return M

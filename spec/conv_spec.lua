@@ -1,0 +1,432 @@
+-- Convolution, pooling, resizing: PyTorch's numbers (spec/golden/nn.lua),
+-- gradients, traced sizes, layers, errors.
+local U = require "support.util"
+local limn = U.limn
+local nn = limn.nn
+
+local letters = {"a", "b", "c"}
+
+-- The case as a function of its inputs in alphabetical order.
+local function compile(case)
+  local f = assert(loadstring("local limn, nn = ... return function(a, b, c) "
+    .. "return " .. case.expr .. " end", "=" .. case.name))
+  return f(limn, nn)
+end
+
+local function inputs(case, dtype, dev)
+  local list = {}
+  for _, k in ipairs(letters) do
+    local spec = case.inputs[k]
+    if spec then
+      list[#list + 1] = U.tensor(spec.data, spec.shape, dtype, dev)
+    end
+  end
+  return list
+end
+
+-- The loss whose gradient the file holds: sum(y * cos(1..n)).
+local function weigh(y)
+  local w = limn.arange(1, y:numel(), {dtype = y.dtype, device = y.device})
+  local loss = (y * w:cos():reshape_like(y)):sum()
+  return loss
+end
+
+-- The output and the gradients of all inputs.
+local function both(f, x)
+  local y = f(unpack(x))
+  local _, g = limn.value_and_grad(function() return weigh(f(unpack(x))) end,
+                                   x)()
+  return y, g
+end
+
+local function compare(case, y, g, dtype, dev, how)
+  local tol = dtype == "float64" and 1e-12 or 1e-5
+  local want = case.outputs[1]
+  how = ("%s on %s in %s"):format(how, dev, dtype)
+  U.shape(y, want.shape, how)
+  assert.are.equal(dtype, tostring(y.dtype), how)
+  assert.are.equal(dev, tostring(y.device), how)
+  U.close(y, want.data, tol, "max", how)
+  for i = 1, #g do
+    local grad = case.grads[letters[i]]
+    U.shape(g[i], grad.shape, how)
+    U.close(g[i], grad.data, tol, "max", how .. ", gradient " .. i)
+  end
+end
+
+local function golden(case)
+  local f = compile(case)
+  U.each_device(function(dev)
+    for _, dtype in ipairs {"float64", dev == "cpu" and "float32" or nil} do
+      local y, g = both(f, inputs(case, dtype, dev))
+      compare(case, y, g, dtype, dev, "eager")
+    end
+  end)
+  local text
+  U.each_device(function(from)
+    local graph = limn.trace(function(...)
+      local y, g = both(f, {...})
+      return y, g
+    end, unpack(inputs(case, "float64", from)))
+    text = text or tostring(graph)
+    assert.are.equal(text, tostring(graph))
+    U.each_device(function(dev)
+      for _, dtype in ipairs {"float64", "float32"} do
+        local y, g = graph(unpack(inputs(case, dtype, dev)))
+        compare(case, y, g, dtype, dev, "traced on " .. from .. ", run")
+      end
+    end)
+  end)
+end
+
+local wanted = {"conv", "pool", "interpolate"}
+
+describe("PyTorch's numbers:", function()
+  for _, case in ipairs(dofile "spec/golden/nn.lua") do
+    for _, word in ipairs(wanted) do
+      if case.name:find(word, 1, true) and U.selected(case.name) then
+        it(case.name, function() golden(case) end)
+      end
+    end
+  end
+end)
+
+-- A convolution by definition, in plain Lua: x [N, C, H, W], w [O, C, k, k].
+local function plain(x, w, pad)
+  local xs, ws, out = x.shape, w.shape, {}
+  local X, W = x:totable(), w:totable()
+  for n = 1, xs[1] do
+    for o = 1, ws[1] do
+      for i = 1, xs[3] + 2 * pad - ws[3] + 1 do
+        for j = 1, xs[4] + 2 * pad - ws[4] + 1 do
+          local v = 0
+          for c = 1, xs[2] do
+            for y = 1, ws[3] do
+              for z = 1, ws[4] do
+                local row = X[n][c][i + y - 1 - pad]
+                v = v + (row and row[j + z - 1 - pad] or 0) * W[o][c][y][z]
+              end
+            end
+          end
+          out[#out + 1] = v
+        end
+      end
+    end
+  end
+  return out
+end
+
+describe("Views whose elements share memory", function()
+  it("are assigned to element by element", function()
+    local function alone(y)
+      collectgarbage()
+      collectgarbage()
+      return y
+    end
+    local y = alone((limn.zeros(4) + 0):windows({2}, {1}, {1}))
+    y[{1, 2}] = 9
+    U.equal(y, {0, 9, 0, 0, 0, 0})
+    y = alone((limn.zeros(1) + 0):expand(3))
+    y[{1}] = 9
+    U.equal(y, {9, 0, 0})
+    y = alone((limn.zeros(1) + 0):expand(3))
+    y:copy_from(limn.tensor {1, 2, 3})
+    U.equal(y, {1, 2, 3})
+  end)
+end)
+
+describe("Convolutions", function()
+  it("of a graph take other sizes than those of the trace", function()
+    local net = nn.Conv2d(3, 4, 3, {padding = 1})
+    local g = limn.trace(net, limn.randn(2, 3, 8, 8))
+    U.each_device(function(dev)
+      for _, s in ipairs {{1, 3, 5, 9}, {3, 3, 1, 1}, {2, 3, 17, 4}} do
+        local x = limn.randn(s)
+        local want = plain(x, net.weight, 1)
+        local y = g(x:to(dev)) - net.bias:reshape(-1, 1, 1):to(dev)
+        U.close(y, want, 1e-5, 1)
+      end
+    end)
+    U.shape(g(limn.randn(0, 3, 6, 6)), {0, 4, 6, 6})
+  end)
+
+  -- Enough channels for the kernel of 3 x 3 windows (conv3).
+  it("with many channels agree with the definition", function()
+    for _, c in ipairs {{{2, 17, 5, 9}, 16, 1}, {{1, 16, 3, 3}, 18, 0},
+                        {{3, 16, 8, 31}, 16, 2}, {{1, 16, 1, 1}, 16, 3}} do
+      local x, w = limn.randn(c[1]), limn.randn(c[2], c[1][2], 3, 3)
+      local want = plain(x, w, c[3])
+      U.close(nn.conv2d(x, w, nil, {padding = c[3]}), want, 1e-5, "max")
+      U.close(nn.conv2d(x:to "float64", w:to "float64", nil, {padding = c[3]}),
+              want, 1e-12, "max")
+      U.each_device(function(dev)
+        local y = limn.conv3(x:to(dev), w:to(dev), {c[3], c[3]})
+        U.close(y, want, 1e-5, "max")
+      end)
+      local function loss(a, b)
+        return (nn.conv2d(a, b, nil, {padding = c[3]}) / 10):sin():sum()
+      end
+      local _, g = limn.value_and_grad(loss, {x, w})(x, w)
+      local x64, w64 = x:to "float64", w:to "float64"
+      local _, want_g = limn.value_and_grad(loss, {x64, w64})(x64, w64)
+      U.close(g[1], U.flat(want_g[1]), 1e-5, "max")
+      U.close(g[2], U.flat(want_g[2]), 1e-5, "max")
+    end
+    local x = limn.randn(1, 2, 5, 5, {dtype = "float64"})
+    U.message(function() limn.conv3(x, x, {2, 2}) end, "conv is for all")
+  end)
+
+  it("of no rows give none", function()
+    local w = limn.randn(16, 16, 3, 3)
+    U.shape(nn.conv2d(limn.zeros(0, 16, 5, 5), w), {0, 16, 3, 3})
+  end)
+
+  it("differentiate twice", function()
+    local x, w = limn.randn(1, 2, 4, 4), limn.randn(2, 2, 3, 3)
+    local function slope(v)
+      local _, g = limn.value_and_grad(function()
+        return nn.conv2d(x, v, nil, {stride = 2, padding = 1}):square():sum()
+      end, {v})()
+      return g[1]
+    end
+    local f = limn.trace(function(v)
+      local h = limn.grad(function(u)
+        local g = limn.grad(function(t)
+          return nn.conv2d(x, t, nil, {stride = 2, padding = 1}):square():sum()
+        end)(u)
+        return (g * g):sum()
+      end)(v)
+      return h
+    end, w)
+    local eps, got = 1e-2, U.flat(f(w))
+    for _, k in ipairs {1, 7, 20} do
+      local d = limn.zeros(36)
+      d[k] = eps
+      d = d:reshape(2, 2, 3, 3)
+      local a, b = slope(w + d):square():sum(), slope(w - d):square():sum()
+      U.close({(a:item() - b:item()) / (2 * eps)}, {got[k]}, 1e-2)
+    end
+  end)
+
+  it("take one example without rows, 'same' and 'valid' padding", function()
+    local x, w = limn.randn(2, 6, 5), limn.randn(3, 2, 4, 2)
+    U.shape(nn.conv2d(x, w), {3, 3, 4})
+    U.shape(nn.conv2d(x, w, nil, {padding = "valid"}), {3, 3, 4})
+    U.shape(nn.conv2d(x, w, nil, {padding = "same"}), {3, 6, 5})
+    U.shape(nn.conv1d(limn.randn(2, 9), limn.randn(4, 2, 3)), {4, 7})
+  end)
+
+  it("of halves compute in float32", function()
+    local x, w = limn.randn(1, 2, 5, 5), limn.randn(3, 2, 3, 3)
+    U.each_device(function(dev)
+      local y = nn.conv2d(x:to(dev):to "float16", w:to(dev):to "float16")
+      assert.are.equal("float16", tostring(y.dtype))
+      U.close(y:to "float32", nn.conv2d(x, w), 1e-2, "max")
+    end)
+  end)
+end)
+
+describe("Pools", function()
+  it("take the first of equals, and give it the gradient", function()
+    local x = limn.zeros(1, 1, 4, 5)
+    U.each_device(function(dev)
+      local v = x:to(dev)
+      local _, g = limn.value_and_grad(function()
+        return nn.max_pool2d(v, 2):sum()
+      end, {v})()
+      U.equal(g[1], {1, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+                     1, 0, 1, 0, 0, 0, 0, 0, 0, 0})
+      _, g = limn.value_and_grad(function()
+        return nn.max_pool2d(v, 3, {stride = 1}):sum()
+      end, {v})()
+      U.equal(g[1], {1, 1, 1, 0, 0, 1, 1, 1, 0, 0,
+                     0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+    end)
+  end)
+
+  it("pass NaN on and ignore their margins", function()
+    local x = limn.tensor({-1, 0 / 0, -3, -4}):reshape(1, 1, 4)
+    local y = nn.max_pool1d(x, 2, {stride = 2, padding = 1})
+    U.equal(y, {-1, 0 / 0, -4})
+  end)
+
+  it("average with and without their margins", function()
+    local x = limn.tensor({1, 2, 3, 4}):reshape(1, 1, 4)
+    local o = {stride = 2, padding = 1}
+    U.close(nn.avg_pool1d(x, 2, o), {0.5, 2.5, 2})
+    o.count_include_pad = false
+    U.close(nn.avg_pool1d(x, 2, o), {1, 2.5, 4})
+    U.close(nn.avg_pool1d(x, {kernel = 2, divisor = 1}), {3, 7})
+  end)
+
+  it("adapt to any size, traced too", function()
+    local f = limn.trace(function(x)
+      return nn.adaptive_avg_pool1d(x, 3), nn.adaptive_max_pool1d(x, 3),
+        nn.adaptive_avg_pool2d(x:unsqueeze(3), 1),
+        nn.adaptive_max_pool2d(x:unsqueeze(3), 1)
+    end, limn.randn(1, 2, 9))
+    U.each_device(function(dev)
+      local x = limn.tensor({1, 5, 3, 9, 2, -1, -2, -3}):reshape(1, 2, 4)
+      local a, b, c, d = f(x:to(dev))
+      U.close(a, {3, 4, 6, 0.5, -1.5, -2.5})
+      U.close(b, {5, 5, 9, 2, -1, -2})
+      U.close(c, {4.5, -1})
+      U.close(d, {9, 2})
+      U.close((f(limn.ones(1, 2, 2):to(dev))), {1, 1, 1, 1, 1, 1})
+    end)
+  end)
+
+  it("that adapt give the largest the gradient", function()
+    local x = limn.tensor({1, 5, 3, 9}):reshape(1, 1, 4)
+    local _, g = limn.value_and_grad(function()
+      return nn.adaptive_max_pool1d(x, 3):sum()
+    end, {x})()
+    U.close(g[1], {0, 2, 0, 1})
+  end)
+end)
+
+describe("unfold and fold", function()
+  it("are each other's transpose", function()
+    U.each_device(function(dev)
+      local x = limn.randn(2, 3, 5, 4):to(dev)
+      local o = {kernel = {3, 2}, stride = {2, 1}, padding = {1, 0}}
+      local u = nn.unfold(x, o)
+      U.shape(u, {2, 18, 9})
+      local v = limn.randn(2, 18, 9):to(dev)
+      local back = nn.fold(v, {5, 4}, o)
+      U.shape(back, {2, 3, 5, 4})
+      U.close((u * v):sum(), U.flat((x * back):sum()), 1e-4)
+      local _, g = limn.value_and_grad(function()
+        return (nn.unfold(x, o) * v):sum()
+      end, {x})()
+      U.close(g[1], U.flat(back), 1e-5)
+    end)
+  end)
+
+  it("make a convolution a product", function()
+    local x, w = limn.randn(2, 3, 6, 5), limn.randn(4, 3, 3, 3)
+    local y = w:reshape(4, 27):matmul(nn.unfold(x, 3)):reshape(2, 4, 4, 3)
+    U.close(y, U.flat(nn.conv2d(x, w)), 1e-5)
+  end)
+end)
+
+describe("interpolate", function()
+  local x = limn.tensor({1, 2, 3, 4}):reshape(1, 1, 4)
+  it("scales by a factor", function()
+    U.close(nn.interpolate(x, {scale_factor = 2}), {1, 1, 2, 2, 3, 3, 4, 4})
+    U.close(nn.interpolate(x, {scale_factor = 0.5}), {1, 3})
+    U.close(nn.interpolate(x, {scale_factor = 2, mode = "linear"}),
+            {1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4})
+  end)
+  it("lets corners meet", function()
+    U.close(nn.interpolate(x, {size = 7, mode = "linear",
+                               align_corners = true}),
+            {1, 1.5, 2, 2.5, 3, 3.5, 4})
+    U.close(nn.interpolate(x, {size = 1, mode = "linear",
+                               align_corners = true}), {1})
+  end)
+  it("resizes any size of a trace", function()
+    local f = limn.trace(nn.Upsample {scale_factor = 2},
+                         limn.randn(1, 1, 2, 2))
+    U.each_device(function(dev)
+      U.close(f(limn.tensor({1, 2}):reshape(1, 1, 1, 2):to(dev)),
+              {1, 1, 2, 2, 1, 1, 2, 2})
+    end)
+  end)
+end)
+
+describe("Layers", function()
+  it("have PyTorch's shapes and first values", function()
+    limn.manual_seed(3)
+    local c = nn.Conv2d(4, 6, {3, 5}, {groups = 2, stride = {2, 1},
+                                       padding = 1, bias = false})
+    U.shape(c.weight, {6, 2, 3, 5})
+    assert.is_nil(c.bias)
+    local bound = 1 / math.sqrt(30)
+    local top = c.weight:abs():max():item()
+    assert.is_true(top <= bound and top > 0.9 * bound)
+    U.shape(c(limn.randn(1, 4, 7, 8)), {1, 6, 4, 6})
+    assert.is_truthy(tostring(c):find("Conv2d(4, 6, {3, 5}, {stride = {2, 1}, "
+      .. "padding = 1, groups = 2, bias = false})", 1, true), tostring(c))
+    local t = nn.ConvTranspose2d(4, 6, 3, {stride = 2, groups = 2})
+    U.shape(t.weight, {4, 3, 3, 3})
+    U.shape(t(limn.randn(1, 4, 5, 5)), {1, 6, 11, 11})
+    U.shape(nn.ConvTranspose1d(2, 3, 4)(limn.randn(1, 2, 5)), {1, 3, 8})
+    U.shape(nn.Conv1d(2, 3, 4)(limn.randn(1, 2, 5)), {1, 3, 2})
+  end)
+
+  it("train in a net on each device", function()
+    U.each_device(function(dev)
+      limn.manual_seed(1)
+      local net = nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1}), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Conv2d(4, 8, 3), nn.ReLU(),
+        nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(8, 2))
+      local x = limn.randn(16, 1, 12, 12)
+      local t = x[{{}, 1, {1, 6}}]:mean({2, 3}):gt(0):to "int64" + 1
+      local opt = limn.optim.Adam(net, {lr = 0.02})
+      local loss = limn.value_and_grad(function(a, b)
+        return nn.cross_entropy(net(a), b)
+      end, net)
+      local step = limn.jit(function(a, b)
+        local l, g = loss(a, b)
+        opt:step(g)
+        return l
+      end)
+      local first, last
+      for _ = 1, 60 do
+        last = step(x:to(dev), t:to(dev)):item()
+        first = first or last
+      end
+      assert.is_true(last < 0.5 * first, first .. " " .. last)
+    end)
+  end)
+end)
+
+describe("Errors of convolutions and pools", function()
+  local net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(4, 8, 3))
+  it("name the layer's path, both shapes and the line", function()
+    U.message(function() limn.trace(net, limn.randn(2, 3, 9, 9)) end,
+      "conv_spec.lua", "x has 8 channels where w takes 4",
+      "%[2, 8, 7, 7%]", "%[8, 4, 3, 3%]", "3")
+    U.message(function() nn.conv2d(limn.randn(1, 3, 5, 5),
+                                   limn.randn(4, 3, 7, 7)) end,
+      "window of 7 does not fit into dim 3, whose size is 5")
+    U.message(function()
+      nn.conv2d(limn.randn(1, 3, 5, 5), limn.randn(4, 1, 3, 3), nil,
+                {groups = 2})
+    end, "3 channels cannot be shared out among 2 groups", "%[1, 3, 5, 5%]")
+  end)
+  it("come in a run whose sizes do not fit", function()
+    local g = limn.trace(nn.Conv2d(1, 1, 3), limn.randn(1, 1, 5, 5))
+    U.each_device(function(dev)
+      U.message(function() g(limn.randn(1, 1, 2, 5):to(dev)) end,
+                "window of 3 does not fit into dim 3, whose size is 2")
+    end)
+  end)
+  it("say what is wrong with an argument", function()
+    local x = limn.randn(1, 1, 4, 4)
+    U.message(function() nn.max_pool2d(x, 5) end,
+              "window of 5 does not fit", "size is 4")
+    U.message(function() nn.max_pool2d(x, {kernel = 2, padding = 2}) end,
+              "padding of 2 is more than half of the kernel 2")
+    U.message(function() nn.max_pool2d(x) end, "the kernel is missing")
+    U.message(function() nn.max_pool2d(x, {kernels = 2}) end, "kernel")
+    U.message(function() nn.conv2d(limn.randn(3, 4), x) end,
+              "the input has 2 dims instead of 4")
+    U.message(function() nn.conv2d(x, x, nil, {stride = {1, 2, 3}}) end,
+              "stride is a number or a list of 2")
+    U.message(function() nn.conv2d(x, x, nil, {stride = 0}) end,
+              "stride is 0; it is at least 1")
+    U.message(function()
+      nn.conv_transpose2d(x, limn.randn(1, 1, 2, 2), nil,
+                          {output_padding = 1})
+    end, "output_padding is 1")
+    U.message(function() nn.Conv2d(3, 8, 3, {groups = 2}) end,
+              "3 and 8 channels cannot be shared out among 2 groups")
+    U.message(function() nn.interpolate(x, {size = 2, mode = "linear"}) end,
+              "no mode 'linear' for an input with 4 dims")
+    U.message(function() x:windows({5, 1}, {1, 1}, {1, 1}) end,
+              "window of 5 does not fit into dim 3")
+  end)
+end)
