@@ -73,13 +73,12 @@ static int emit_write(emitter *e, uint32_t ci) {
   if (!limn_shape_eq(&t->shape, &gc->cell->shape)) {
     char was[200], now[200];
     const limn_shape *s = &gc->cell->shape;
-    return limn_fail(e->c, LIMN_ESHAPE,
-                     "%s: @%s has shape %s and cannot be assigned %s",
-                     limn_graph_text(e->g, gc->line),
-                     gc->cell->name ? gc->cell->name : "cell",
-                     limn_shape_text(was, sizeof was, s->ndim, s->d),
-                     limn_shape_text(now, sizeof now, t->shape.ndim,
-                                     t->shape.d));
+    return limn_fail(
+        e->c, LIMN_ESHAPE, "%s: @%s has shape %s and cannot be assigned %s",
+        limn_graph_text(e->g, gc->line),
+        gc->cell->name ? gc->cell->name : "cell",
+        limn_shape_text(was, sizeof was, s->ndim, s->d),
+        limn_shape_text(now, sizeof now, t->shape.ndim, t->shape.d));
   }
   LIMN_TRY(emit_memory(e, r, &o));
   kind = e->p->info[o.slot].kind;

@@ -2,8 +2,7 @@
  * callback, waiting for the device first. */
 #include "planner.h"
 
-static int print_tensor(limn_plan *p, const limn_operand *o,
-                             limn_str *s) {
+static int print_tensor(limn_plan *p, const limn_operand *o, limn_str *s) {
   limn_slot *slot = &p->slot[o->slot];
   limn_shape shape = {o->v.ndim, {0}};
   limn_view from = o->v;
@@ -20,7 +19,7 @@ static int print_tensor(limn_plan *p, const limn_operand *o,
 }
 
 static int print_value(limn_plan *p, const limn_step *st, limn_arg a,
-                            int *tensor, limn_str *s) {
+                       int *tensor, limn_str *s) {
   char buf[64];
   const limn_node *n;
   if (a.tag != LIMN_A_REF) {
@@ -28,8 +27,7 @@ static int print_value(limn_plan *p, const limn_step *st, limn_arg a,
     return 0;
   }
   n = limn_graph_node(p->expanded, a.u.ref);
-  if (n->kind == LIMN_V_TENSOR)
-    return print_tensor(p, &st->in[(*tensor)++], s);
+  if (n->kind == LIMN_V_TENSOR) return print_tensor(p, &st->in[(*tensor)++], s);
   if (n->kind == LIMN_V_DEVICE) limn_str_add(s, p->dev->name);
   return 0;
 }
@@ -50,12 +48,14 @@ int limn_plan_print(limn_plan *p, const limn_step *st) {
       if (host->kind != LIMN_V_NONE && !host->known)
         host = &p->host_value[host->i];
       if (host->kind != LIMN_V_NONE) {
-        if (host->kind == LIMN_V_REAL) limn_str_real(&s, host->f);
+        if (host->kind == LIMN_V_REAL)
+          limn_str_real(&s, host->f);
         else if (host->kind == LIMN_V_BOOL)
           limn_str_add(&s, host->i ? "true" : "false");
         else if (host->kind == LIMN_V_DTYPE)
           limn_str_add(&s, limn_dtype_name(host->dtype));
-        else limn_str_addf(&s, "%lld", (long long)host->i);
+        else
+          limn_str_addf(&s, "%lld", (long long)host->i);
       } else {
         rc = print_value(p, st, x, &tensor, &s);
       }

@@ -28,7 +28,7 @@ static int tape_arg(limn_trace *t, const limn_param *p, const limn_value *v,
 }
 
 int limn_tape_apply(limn_trace *t, int op, const limn_value *a, int n,
-                      limn_device *dev, limn_value *out) {
+                    limn_device *dev, limn_value *out) {
   limn_param p[LIMN_MAXARGS];
   limn_arg args[LIMN_MAXARGS] = {{0}};
   int np = limn_op_params(op, p), rc = 0;
@@ -123,8 +123,10 @@ static int backward_value(backward *b, limn_ref r, limn_tensor **out) {
   const limn_node *n = limn_graph_node(b->g, r);
   limn_tensor *t = r <= b->t->nvalue ? b->t->value[r - 1] : NULL;
   if (!t)
-    return limn_fail(b->c, LIMN_ETRACE, "a value of the forward pass (%s) was "
-                     "not kept", limn_op_get(n->op)->name);
+    return limn_fail(b->c, LIMN_ETRACE,
+                     "a value of the forward pass (%s) was "
+                     "not kept",
+                     limn_op_get(n->op)->name);
   if (n->op == OP_cell) LIMN_TRY(backward_cell(b, r, &t));
   if (b->dev && t->st->dev != b->dev && t->v.ndim > 0)
     return limn_tensor_to(t, b->dev, t->dtype, out);
@@ -157,8 +159,10 @@ static int backward_leaf(backward *b, limn_ref r) {
 
 static void backward_key_arg(backward *b, limn_arg a, const char *text) {
   limn_str_addn(&b->key, (const char *)&a.tag, 1);
-  if (a.tag == LIMN_A_STR) limn_str_addf(&b->key, "%s;", text + a.u.str);
-  else limn_str_addn(&b->key, (const char *)&a.u, sizeof a.u);
+  if (a.tag == LIMN_A_STR)
+    limn_str_addf(&b->key, "%s;", text + a.u.str);
+  else
+    limn_str_addn(&b->key, (const char *)&a.u, sizeof a.u);
 }
 
 static int backward_arg(backward *b, limn_arg a, limn_arg *out);
@@ -211,8 +215,7 @@ static int backward_node(backward *b, limn_ref r) {
   for (int i = 0; i < nargs; i++)
     LIMN_TRY(backward_arg(b, b->g->args[at + (uint32_t)i], &a[i]));
   if (n->op == OP_custom)
-    for (int i = 1; i <= 2; i++)
-      LIMN_TRY(backward_region(b, &a[i]));
+    for (int i = 1; i <= 2; i++) LIMN_TRY(backward_region(b, &a[i]));
   x = limn_graph_add(b->bg, n->op, a, nargs, 0, 0);
   if (!x) return LIMN_EMEM;
   if (limn_op_get(n->op)->row == LIMN_ROW_H)
@@ -229,8 +232,10 @@ static int backward_build(backward *b, const limn_arg *grad, int n) {
       limn_node_refs(b->g, r, backward_need, b);
   for (limn_ref r = 1; r <= b->g->nnode; r++) {
     if (!b->need[r - 1]) continue;
-    if (backward_is_leaf(b, r)) LIMN_TRY(backward_leaf(b, r));
-    else LIMN_TRY(backward_node(b, r));
+    if (backward_is_leaf(b, r))
+      LIMN_TRY(backward_leaf(b, r));
+    else
+      LIMN_TRY(backward_node(b, r));
   }
   for (int i = 0; i < n; i++) {
     limn_arg o;
@@ -266,8 +271,8 @@ static int backward_run(backward *b, const limn_arg *grad, int n,
   return rc;
 }
 
-int limn_tape_gradient(limn_trace *t, limn_ref loss, const limn_ref *wrt,
-                       int n, limn_tensor **out) {
+int limn_tape_gradient(limn_trace *t, limn_ref loss, const limn_ref *wrt, int n,
+                       limn_tensor **out) {
   limn_context *c = t->c;
   backward b = {0};
   limn_arg *grad = limn_alloc(c, ((size_t)n + 1) * sizeof *grad);
@@ -278,8 +283,7 @@ int limn_tape_gradient(limn_trace *t, limn_ref loss, const limn_ref *wrt,
     b.dev = t->value[loss - 1]->st->dev;
   limn_str_init(&b.key, c);
   limn_str_add(&b.key, "tape:");
-  if (rc == 0)
-    rc = limn_gradient(t->g, 1, limn_aref(loss), wrt, n, grad);
+  if (rc == 0) rc = limn_gradient(t->g, 1, limn_aref(loss), wrt, n, grad);
   if (rc == 0) {
     nodes = t->g->nnode + 1;
     b.need = limn_alloc(c, nodes);
