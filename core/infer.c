@@ -440,6 +440,13 @@ static void locate_operand(limn_infer *I, const char *name, int at,
   t = I->t[a->u.ref - 1];
   tensor = t.kind == LIMN_V_TENSOR;
   limn_type_text(text, sizeof text, &t);
+  if (I->g->eager) { /* its inputs' names are not the user's */
+    if (tensor || t.known)
+      limn_error_append(I->c, "\n  %s%s: %s%s%s", name, sub, text,
+                        device && tensor ? " on " : "",
+                        device && tensor ? device : "");
+    return;
+  }
   limn_error_append(I->c, "\n  %s%s: %s%s%s%s%s", name, sub, what,
                     tensor ? " " : t.known ? " = " : ": ", text,
                     device && tensor ? " on " : "",

@@ -104,8 +104,8 @@ static void index_parse(limn_lua *st, lua_State *L, int i,
 /* -- Views of eager values -- */
 
 /* The part of v that k names. */
-static int index_view(limn_context *c, const limn_view *v, const index_key *k,
-                      limn_view *out) {
+static int index_view(limn_context *c, const limn_view *v,
+                      const index_key *k, limn_view *out) {
   int at = 0, dropped = 0;
   *out = *v;
   for (int d = 0; d < v->ndim; d++) {
@@ -129,6 +129,17 @@ static int index_view(limn_context *c, const limn_view *v, const index_key *k,
   }
   out->ndim = at;
   return 0;
+}
+
+/* The part of x, or an error that shows x. */
+static int index_part(const limn_tensor *x, const index_key *k,
+                      limn_view *out) {
+  char text[160];
+  int rc = index_view(x->c, &x->v, k, out);
+  if (rc < 0)
+    limn_error_append(x->c, "\n  x: %s",
+                      limn_tensor_text(text, sizeof text, x));
+  return rc;
 }
 
 static int index_slice_args(const index_key *k, const limn_value *x,
@@ -251,7 +262,7 @@ int limn_lua_index(limn_lua *st, lua_State *L) {
     limn_handle *h = limn_lua_new_tensor(st, L);
     limn_view v;
     h->flags |= LIMN_H_ROW;
-    limn_lua_check(st, L, index_view(st->c, &x.t->v, &k, &v));
+    limn_lua_check(st, L, index_part(x.t, &k, &v));
     limn_lua_check(st, L, limn_tensor_view(x.t, &v, &h->t));
     return 1;
   }
@@ -432,7 +443,7 @@ void limn_lua_update(limn_lua *st, lua_State *L, const limn_value *x) {
       (v.tag != LIMN_X_TENSOR || limn_dev_is_host(v.t->st->dev)) &&
       v.tag != LIMN_X_CELL) {
     limn_view to;
-    limn_lua_check(st, L, index_view(st->c, &x->t->v, &k, &to));
+    limn_lua_check(st, L, index_part(x->t, &k, &to));
     limn_lua_check(st, L, index_write(x->t, &to, &v));
     lua_pushnil(L); /* in place */
     return;

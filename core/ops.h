@@ -84,7 +84,7 @@ H(on,      "kind:s",              BOOL,   "Whether the run's device is of this k
 H(is,      "x:y y:y",             BOOL,   "Whether two dtypes are equal.")
 H(custom,  "xs:T* f:i vjp:i",     TENSOR, "A region with a gradient of its own.")
 H(pick,    "x:T index:i",         TENSOR, "Result number `index` of a node with several.")
-H(print,   "xs:T* text:s",        NONE,   "Show values when the run gets here; text has one {} for each.")
+H(print,   "xs:T* text:s",        NONE,   "Show values when the run gets here; text has one {} for each; {{ is a brace.")
 H(device,  "",                    DEVICE, "Where the run happens.")
 
 /* -- Elementwise, one operand -------------------------------------------- */

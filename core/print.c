@@ -32,7 +32,7 @@ static int print_value(limn_plan *p, const limn_step *st, limn_arg a,
   return 0;
 }
 
-/* text has one {} for each value. */
+/* text has one {} for each value; {{ is a brace. */
 int limn_plan_print(limn_plan *p, const limn_step *st) {
   const limn_graph *g = p->expanded;
   const limn_arg *a = limn_node_args(g, st->node);
@@ -61,6 +61,7 @@ int limn_plan_print(limn_plan *p, const limn_step *st) {
       }
       at++, text++;
     } else {
+      if (text[0] == '{' && text[1] == '{') text++;
       limn_str_addn(&s, text, 1);
     }
   }

@@ -402,6 +402,19 @@ describe("Captures", function()
 end)
 
 describe("limn.print in a trace", function()
+  it("shows braces as they were given", function()
+    local shown, old = nil, print
+    local g = limn.trace(function(x)
+      limn.print("a{}b", {1, 2}, x:size(1))
+      return x
+    end, limn.ones(3))
+    rawset(_G, "print", function(line) shown = line end)
+    local ok, err = pcall(g, limn.ones(5))
+    rawset(_G, "print", old)
+    assert.is_true(ok, err)
+    assert.are.equal("a{}b\t{1, 2}\t5", shown)
+  end)
+
   it("prints the run's own values, in order, on each run", function()
     local lines, old = {}, print
     local function collect(...)

@@ -24,7 +24,8 @@ function M.print(...)
       parts[i] = "{}"
       values[#values + 1] = v
     else
-      parts[i] = text(v):gsub("{}", "{ }")
+      parts[i] = text(v)
+      if core.tracing() then parts[i] = parts[i]:gsub("{", "{{") end
     end
   end
   local line = table.concat(parts, "\t")
