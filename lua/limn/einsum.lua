@@ -162,9 +162,9 @@ local function single(o)
   return o
 end
 
--- Sizes of one letter must agree; in a trace those of the examples.
+-- Sizes of one letter must agree; in a trace comparing them records a guard.
 local function check_sizes(operands)
-  local size, where = {}, {}
+  local size, where, dim = {}, {}, {}
   for k, o in ipairs(operands) do
     for i, name in ipairs(o.names) do
       local n = D.known(o.x:size(i))
@@ -174,8 +174,11 @@ local function check_sizes(operands)
           :format(name:sub(1, 1) == "." and "..." or name, size[name],
           where[name], n, k))
       end
+      if n and n == size[name] and n ~= 1 then
+        assert(dim[name] == o.x:size(i))
+      end
       if n and (not size[name] or size[name] == 1) then
-        size[name], where[name] = n, k
+        size[name], where[name], dim[name] = n, k, o.x:size(i)
       end
     end
   end
@@ -284,8 +287,13 @@ function methods.tensordot(x, y, ...)
   for i = 1, x:dim() do p.names[i] = "x" .. i end
   for i = 1, y:dim() do q.names[i] = "y" .. i end
   for i = 1, #dx do
-    p.names[D.whole(x, dx[i], "tensordot")] = "over" .. i
-    q.names[D.whole(y, dy[i], "tensordot")] = "over" .. i
+    local a1 = D.whole(x, dx[i], "tensordot")
+    local b1 = D.whole(y, dy[i], "tensordot")
+    if x:size(a1) ~= y:size(b1) then
+      fail(("tensordot: dim %d of x has size %s, dim %d of y %s"):format(a1,
+        tostring(D.known(x:size(a1))), b1, tostring(D.known(y:size(b1)))))
+    end
+    p.names[a1], q.names[b1] = "over" .. i, "over" .. i
   end
   for _, name in ipairs(joined(p.names, q.names)) do
     if not name:find "^over" then keep[name] = true end

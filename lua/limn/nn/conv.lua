@@ -1,6 +1,8 @@
 -- Convolutions over one and two dims: functions of (x, weight, bias, options)
 -- and layers. x is [rows, channels, size...], or without rows.
 local core = require "limn.core"
+local check = require "limn.nn.check"
+local dims = require "limn.dims"
 local read_options = require "limn.options"
 local Module = require "limn.nn.module"
 local init = require "limn.nn.initializers"
@@ -17,7 +19,13 @@ local function add_bias(y, bias, n)
   tensor(bias, "the bias", "conv")
   local shape = {-1}
   for i = 1, n do shape[i + 1] = 1 end
-  y = y + limn.reshape(bias, shape)
+  local channels = y:dim() - n
+  if bias:dim() ~= 1
+    or dims.known(bias:size(1)) ~= dims.known(y:size(channels)) then
+    core.fail("conv: the bias has one value per channel of the result",
+              "the weight's size decides how many channels there are")
+  end
+  y = y + check.near(bias, y):reshape(shape)
   return y
 end
 

@@ -308,8 +308,10 @@ local function take_up(self, mean, var, n, on)
   local share = self.momentum
   -- Without a momentum all batches count the same.
   if not share then share = 1 / count:to(self.running_mean.dtype) end
-  put(self.running_mean, blend(self.running_mean, mean, share))
-  put(self.running_var, blend(self.running_var, unbiased(var, n), share))
+  put(self.running_mean,
+      blend(check.near(self.running_mean, mean), mean, share))
+  put(self.running_var,
+      blend(check.near(self.running_var, mean), unbiased(var, n), share))
   put(self.num_batches_tracked, count)
 end
 

@@ -200,6 +200,10 @@ end
 
 -- A weight for each position of dim, to broadcast with x.
 local function weights(w, x, dim)
+  if core.whole(x) then
+    core.fail("interpolate: whole numbers have no values in between",
+              'convert it first: x:to "float32", or use mode = "nearest"')
+  end
   local shape = {-1}
   for i = 1, -dim - 1 do shape[i + 1] = 1 end
   local y = w:reshape(shape):to(x.dtype)

@@ -219,6 +219,17 @@ local function gradient(grads, e, i)
   return grads[e.at]
 end
 
+-- Eager ops on cells alone happen where the cells are, so these move to their
+-- gradient; a recorded step places all of them by itself.
+local function follow(e, g)
+  if core.tracing() or core.type(g) ~= "tensor" then return end
+  local function move(cell)
+    if cell.device ~= g.device then cell:assign(cell:value():to(g.device)) end
+  end
+  move(e.cell)
+  for _, cell in pairs(e.state) do move(cell) end
+end
+
 -- One step along the gradients (of limn.grad or limn.value_and_grad).
 function Optimizer:step(grads)
   if core.type(grads) == "tensor" then grads = {grads} end
@@ -255,6 +266,7 @@ function Optimizer:step(grads)
   for _, item in ipairs(todo) do
     local group = item[1]
     shared[group] = shared[group] or self:prepare(group, t)
+    follow(item[2], item[3])
     self:update(shared[group], item[2].cell, item[3], item[2].state)
   end
 end
