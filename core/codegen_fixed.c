@@ -158,32 +158,3 @@ int limn_codegen_fixed(limn_context *c, const limn_step *s, int local,
   limn_str_add(out, text);
   return out->rc;
 }
-
-/* -- All kinds, for tests of the source ------------------------------------ */
-
-static const struct {
-  uint8_t kind, nums;
-  char name[8];
-} fixed_table[] = {
-    {LIMN_STEP_MATMUL, 35, "gemm"},   {LIMN_STEP_ARG, 8, "arg"},
-    {LIMN_STEP_ROW, 7, "row"},        {LIMN_STEP_CUM, 9, "cum"},
-    {LIMN_STEP_SELECT, 25, "index"},  {LIMN_STEP_GATHER, 25, "index"},
-    {LIMN_STEP_INDEX_ADD, 28, "add"}, {LIMN_STEP_SCATTER_ADD, 28, "add"},
-    {LIMN_STEP_SORT, 8, "sort"},
-};
-
-int limn_codegen(limn_context *c, const limn_step *s, limn_str *out) {
-  limn_gpu_args a = {.c = c}, b = {.c = c};
-  limn_gpu_reduce r = {1, 1, 2, 1, 1, false, false};
-  int rc = 0, i;
-  if (s->kind == LIMN_STEP_GROUP) rc = limn_codegen_group(c, s, out, &a);
-  if (s->kind == LIMN_STEP_REDUCE)
-    rc = limn_codegen_reduce(c, s, 256, &r, out, &a, &b);
-  for (i = 0; i < LIMN_COUNT(fixed_table); i++)
-    if (fixed_table[i].kind == s->kind)
-      rc = limn_codegen_fixed(c, s, 256, false, fixed_table[i].name,
-                              fixed_table[i].nums, out);
-  limn_gpu_args_free(&a);
-  limn_gpu_args_free(&b);
-  return rc;
-}

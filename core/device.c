@@ -160,8 +160,6 @@ int limn_dev_index(const struct limn_device *dev) { return dev->index; }
 
 const char *limn_dev_name(const struct limn_device *dev) { return dev->name; }
 
-int limn_dev_wait(struct limn_device *dev) { return limn_device_wait(dev); }
-
 /* A copy on an accelerator is a fused group of one load and one store. */
 static void device_copy_code(limn_group *g, int ddtype, int sdtype) {
   limn_instr *load = &g->code[0], *cast = &g->code[1], *store;

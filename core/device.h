@@ -217,9 +217,4 @@ void limn_dl_close(void *lib);
 int limn_pool_run(limn_context *c, int64_t n, void (*fn)(void *, int64_t),
                   void *arg);
 
-/* -- codegen.c -- GPU source of a step's kernel in the shared dialect. */
-/* Appends the kernel's source (without prelude), which depends on ops, dtypes
- * and layout classes only; its name is "k". */
-int limn_codegen(limn_context *c, const limn_step *s, limn_str *out);
-
 #endif

@@ -380,20 +380,18 @@ static int eager_check_device(eager_call *e, limn_device *dev) {
  * the plan is shared by all lines that call the op. */
 static uint32_t eager_site(const eager_call *e) {
   limn_context *c = e->c;
-  char line[256] = "", path[256] = "", text[600];
-  bool there = false, label = false;
-  if (e->op != OP_index_select && e->op != OP_gather &&
-      e->op != OP_index_add && e->op != OP_scatter_add)
-    return 0;
+  char line[256] = "", path[256] = "";
+  bool there = false, label = false, indexes = false;
+  for (int i = 0; i < e->n; i++) {
+    indexes |= !strcmp(e->p[i].name, "index");
+    label |= e->a[i].tag == LIMN_A_STR && !strcmp(e->a[i].s, "label");
+  }
+  if (!indexes || !c->where) return 0;
   for (int i = 0; i < e->nin; i++)
     there |= e->in[i].t && !e->in[i].t->st->dev->ops->host;
-  if (!there || !c->where) return 0;
-  for (int i = 0; i < e->n; i++)
-    label |= e->a[i].tag == LIMN_A_STR && !strcmp(e->a[i].s, "label");
+  if (!there) return 0;
   c->where(c->where_user, line, sizeof line, path, sizeof path);
-  snprintf(text, sizeof text, "%s%s%s", line, *line ? ": " : "",
-           label ? "class label" : limn_op_get(e->op)->name);
-  return limn_error_site(c, text);
+  return limn_error_site(c, e->op, line, "", label);
 }
 
 static int eager_run(eager_call *e, limn_device *dev, limn_value *out) {

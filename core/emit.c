@@ -1,8 +1,6 @@
 /* From fused groups to steps: slots, values and views. */
 #include "emit.h"
 
-#include <stdio.h>
-
 const limn_type *emit_type(const emitter *e, limn_ref r) {
   return &e->I->t[r - 1];
 }
@@ -250,19 +248,11 @@ int emit_args(emitter *e, limn_ref r, limn_type *out, limn_type *pool) {
                          EMIT_POOL);
 }
 
-/* Where a data error happened: "net.lua:14: gather in head"; for class labels
- * the sentence starts with what they are. */
 int emit_site(emitter *e, limn_ref r, const char *what, uint32_t *site) {
   const limn_node *n = limn_graph_node(e->g, r);
-  const char *line = limn_graph_text(e->g, n->line);
-  const char *path = limn_graph_text(e->g, n->path);
-  char text[512];
-  if (!strcmp(what, "label"))
-    snprintf(text, sizeof text, "%s%sclass label", line, *line ? ": " : "");
-  else
-    snprintf(text, sizeof text, "%s%s%s%s%s", line, *line ? ": " : "",
-             limn_op_get(n->op)->name, *path ? " in " : "", path);
-  *site = limn_error_site(e->c, text);
+  *site = limn_error_site(e->c, n->op, limn_graph_text(e->g, n->line),
+                          limn_graph_text(e->g, n->path),
+                          !strcmp(what, "label"));
   return *site ? 0 : LIMN_EMEM; /* site 0 would be no error */
 }
 

@@ -27,10 +27,6 @@ typedef struct {
   bool on;                /* fusing at all */
 } fuser;
 
-const limn_type *limn_fuse_type(const limn_infer *I, limn_ref r) {
-  return &I->t[r - 1];
-}
-
 static const limn_node *fuse_node(const limn_infer *I, limn_ref r) {
   return limn_graph_node(I->g, r);
 }

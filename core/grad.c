@@ -539,13 +539,6 @@ static int grad_from(limn_builder *b, limn_ref start, limn_ref first,
   return b->rc;
 }
 
-int limn_gradient_from(limn_graph *g, limn_ref start, limn_arg y, limn_arg seed,
-                       const limn_ref *wrt, int n, limn_arg *out) {
-  limn_builder b = {g->c, g, 0, 0, 0};
-  for (int i = 0; i < n; i++) out[i] = limn_none();
-  return grad_from(&b, start, g->nnode + 1, y, seed, wrt, n, out);
-}
-
 int limn_gradient(limn_graph *g, limn_ref start, limn_arg loss,
                   const limn_ref *wrt, int n, limn_arg *out) {
   limn_builder b = {g->c, g, 0, 0, 0};

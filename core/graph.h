@@ -426,10 +426,6 @@ int limn_gradient(limn_graph *g, limn_ref start, limn_arg loss,
                   const limn_ref *wrt, int n, limn_arg *out);
 /* The first op without a gradient through which y depends on x, or 0. */
 limn_ref limn_gradient_stop(const limn_graph *g, limn_ref y, limn_ref x);
-/* As above from a given gradient `seed` of `y` of any shape. */
-int limn_gradient_from(limn_graph *g, limn_ref start, limn_arg y,
-                       limn_arg seed, const limn_ref *wrt, int n,
-                       limn_arg *out);
 
 /* -- simplify.c -- on graphs that the caller owns alone. */
 /* Common subexpressions, dead code, shape algebra true for every dtype and

@@ -79,12 +79,5 @@ int limn_file_errno(limn_context *c, const char *what, const char *path);
 int limn_model_write(limn_model *m, limn_str *out, bool lines);
 int limn_model_save_file(limn_model *m, const char *path, bool lines);
 int limn_model_load_file(limn_context *c, const char *path, limn_model **out);
-/* Named tensors without graphs: a plain safetensors file. Reading any such
- * file gives a model with constants only. */
-int limn_tensors_write(limn_context *c, const char *const *names,
-                       limn_tensor *const *tensors, uint32_t n, limn_str *out);
-int limn_tensors_save(limn_context *c, const char *const *names,
-                      limn_tensor *const *tensors, uint32_t n,
-                      const char *path);
 
 #endif

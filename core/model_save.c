@@ -231,38 +231,3 @@ int limn_model_save_file(limn_model *m, const char *path, bool lines) {
 int limn_model_save(limn_model *m, const char *path) {
   return limn_model_save_file(m, path, true);
 }
-
-/* -- Writing tensors -- */
-
-typedef struct {
-  limn_context *c;
-  const char *const *names;
-  limn_tensor *const *tensors;
-  uint32_t n;
-} save_tensors;
-
-static int save_put_tensors(void *user, limn_st_sink *sink, void *out) {
-  const save_tensors *f = user;
-  size_t items = ((size_t)f->n + 1) * sizeof(limn_st_item);
-  limn_st_item *item = limn_alloc(f->c, items);
-  int rc;
-  if (!item) return LIMN_EMEM;
-  for (uint32_t i = 0; i < f->n; i++)
-    item[i] = (limn_st_item){f->names[i], f->tensors[i]};
-  rc = limn_st_write(f->c, item, f->n, NULL, 0, sink, out);
-  limn_free(f->c, item, items);
-  return rc;
-}
-
-int limn_tensors_write(limn_context *c, const char *const *names,
-                       limn_tensor *const *tensors, uint32_t n, limn_str *out) {
-  save_tensors f = {c, names, tensors, n};
-  return save_put_tensors(&f, save_sink_str, out);
-}
-
-int limn_tensors_save(limn_context *c, const char *const *names,
-                      limn_tensor *const *tensors, uint32_t n,
-                      const char *path) {
-  save_tensors f = {c, names, tensors, n};
-  return save_replace(c, path, save_put_tensors, &f);
-}

@@ -11,7 +11,6 @@
 
 #define PLAN_ENTRIES 512
 #define PLAN_BYTES ((size_t)256 << 20)
-#define PLAN_SITES 16384
 #define PLAN_ALIGN 256 /* of temporaries in scratch; suits every device */
 
 /* -- Arena -- */
@@ -49,29 +48,6 @@ void limn_arena_free(limn_arena *a) {
     a->first = next;
   }
   a->bytes = 0;
-}
-
-/* -- Error sites -- */
-
-/* One for each line that indexes. Kernels in flight refer to them, so they
- * stay; code that is made anew without end shares the last. */
-uint32_t limn_error_site(limn_context *c, const char *text) {
-  size_t n = strlen(text);
-  uintptr_t at = n ? (uintptr_t)limn_map_get(&c->sites, text, n) : 0;
-  if (at) return (uint32_t)at;
-  if (c->nsites == PLAN_SITES) text = "indexing", n = strlen(text);
-  if (c->nsites > PLAN_SITES) return PLAN_SITES;
-  if (limn_grow(c, &c->site_text, &c->site_cap, c->nsites + 2,
-                sizeof *c->site_text) < 0)
-    return 0;
-  if (c->nsites == 0) c->nsites = 1; /* 0 means no fault */
-  c->site_text[c->nsites] = limn_strdup(c, text);
-  if (!c->site_text[c->nsites]) return 0;
-  if (limn_map_put(c, &c->sites, text, n, (void *)(uintptr_t)c->nsites) < 0) {
-    limn_free(c, c->site_text[c->nsites], n + 1);
-    return 0;
-  }
-  return c->nsites++;
 }
 
 /* -- The cache -- */

@@ -157,7 +157,6 @@ int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
 /* Elementwise: element i of the result needs element i of the operands. */
 bool limn_fuse_like(const limn_infer *I, limn_ref r);
 bool limn_fold_reduces(const limn_infer *I, limn_ref r);
-const limn_type *limn_fuse_type(const limn_infer *I, limn_ref r);
 int limn_op_types(int op, char *out); /* letters of [LIMN_MAXARGS] params */
 
 /* emit.c: steps and slots of the plan. */
@@ -198,6 +197,8 @@ int limn_plan_verify(limn_plan *p, const limn_run_arg *in,
 int limn_plan_print(limn_plan *p, const limn_step *st);
 void limn_plan_dump(const limn_plan *p); /* as LIMN_DUMP asks */
 void limn_results_release(limn_graph *g, limn_result *out);
-uint32_t limn_error_site(limn_context *c, const char *text); /* 0: no memory */
+/* site.c: the number of an op's place in the code; 0: no memory. */
+uint32_t limn_error_site(limn_context *c, int op, const char *line,
+                         const char *path, bool label);
 
 #endif

@@ -18,7 +18,6 @@ int limn_dev_download(struct limn_device *dev, void *mem, size_t off,
 bool limn_dev_is_host(const struct limn_device *dev);
 int limn_dev_index(const struct limn_device *dev); /* in c->devices */
 const char *limn_dev_name(const struct limn_device *dev);
-int limn_dev_wait(struct limn_device *dev);
 
 /* -- dtype.c -- */
 int limn_dtype_size(int dtype);          /* bytes per element */

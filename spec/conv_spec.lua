@@ -24,17 +24,10 @@ local function inputs(case, dtype, dev)
   return list
 end
 
--- The loss whose gradient the file holds: sum(y * cos(1..n)).
-local function weigh(y)
-  local w = limn.arange(1, y:numel(), {dtype = y.dtype, device = y.device})
-  local loss = (y * w:cos():reshape_like(y)):sum()
-  return loss
-end
-
 -- The output and the gradients of all inputs.
 local function both(f, x)
   local y = f(unpack(x))
-  local _, g = limn.value_and_grad(function() return weigh(f(unpack(x))) end,
+  local _, g = limn.value_and_grad(function() return U.weigh(f(unpack(x))) end,
                                    x)()
   return y, g
 end

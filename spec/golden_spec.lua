@@ -67,20 +67,13 @@ local function differentiated(case)
   return list
 end
 
--- The loss whose gradient the file holds: sum(y * cos(1..n)).
-local function weigh(y)
-  local w = limn.arange(1, y:numel(), {dtype = y.dtype, device = y.device})
-  local loss = (y * w:cos():reshape_like(y)):sum()
-  return loss
-end
-
 -- outputs, gradients of f at the inputs x (eager or traced).
 local function both(f, at, x)
   local y = {f(unpack(x))}
   if #at == 0 then return y, {} end
   local wrt = {}
   for i, n in ipairs(at) do wrt[i] = x[n] end
-  local _, g = limn.value_and_grad(function() return weigh(f(unpack(x))) end,
+  local _, g = limn.value_and_grad(function() return U.weigh(f(unpack(x))) end,
                                    wrt)()
   return y, g
 end
