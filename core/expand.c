@@ -309,6 +309,32 @@ limn_arg expand_tile(limn_builder *b, const limn_arg *a) {
   return x;
 }
 
+/* Arguments x dim index v base: a scatter of v, broadcast to the slices, with
+ * the positions laid out in one row. */
+limn_arg expand_index_copy(limn_builder *b, const limn_arg *a) {
+  limn_arg s[5] = {a[0], a[1], a[2], a[4], limn_none()}, n[LIMN_MAXDIM], part;
+  int rank = limn_arg_rank(b, a[0]), many = limn_arg_rank(b, a[2]);
+  int dim = (int)a[1].u.i < 0 ? (int)a[1].u.i + rank + 1 : (int)a[1].u.i;
+  limn_arg at = limn_aint(dim), end = limn_aint(dim + many - 1);
+  s[4] = limn_build_str(b, "index");
+  part = limn_build(b, OP_index_select, s, 5); /* for its shape alone */
+  part = limn_arg_tensor(b, a[3])
+             ? limn_build2(b, OP_expand_like,
+                           limn_build_convert(b, a[3], a[0]), part)
+             : limn_build3(b, OP_full_like, part, a[3], limn_none());
+  if (many == 0) part = limn_build2(b, OP_unsqueeze, part, at);
+  if (many > 1) part = limn_build3(b, OP_flatten, part, at, end);
+  for (int i = 0; i < rank; i++) n[i] = limn_aint(i == dim - 1 ? -1 : 1);
+  /* Bad positions are reported where they stand in the index as given. */
+  s[0] = limn_build_arange(b, limn_aint(1), limn_build_size(b, a[0], dim));
+  s[1] = limn_aint(1), s[2] = a[2];
+  s[2] = limn_build(b, OP_index_select, s, 5);
+  s[2] = limn_build2(b, OP_reshape, s[2], limn_build_list(b, n, rank));
+  s[2] = limn_build2(b, OP_expand_like, s[2], part);
+  s[0] = a[0], s[1] = at, s[3] = part, s[4] = limn_aint(1);
+  return limn_build(b, OP_scatter, s, 5);
+}
+
 /* -- Matrices of 0 and 1 -- */
 
 /* Arguments x classes base. The labels go through index_select first, which

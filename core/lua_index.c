@@ -372,57 +372,27 @@ static void index_assign_mask(limn_lua *st, lua_State *L, const limn_value *x,
   limn_lua_apply(st, L, OP_convert, a, 2, NULL);
 }
 
-/* x with v's rows at the positions of an int tensor; eager, on the host. */
-static void index_assign_rows(limn_lua *st, lua_State *L, const limn_value *x,
-                              const index_key *k, const limn_value *v) {
-  limn_handle *h, *idx;
-  limn_tensor *by = k->by.t;
-  int64_t n;
-  if (st->c->trace || x->tag != LIMN_X_TENSOR ||
-      k->by.tag != LIMN_X_TENSOR || !limn_dev_is_host(x->t->st->dev) ||
-      !k->all || k->by_dim != 1 ||
-      (v->tag == LIMN_X_TENSOR && !limn_dev_is_host(v->t->st->dev)))
-    limn_lua_fail(st, L, "index_add and scatter_add work everywhere",
-                  "assigning to rows by an int tensor works on CPU tensors "
-                  "outside traces and gradients");
-  if (!limn_dtype_int(by->dtype))
-    limn_lua_fail(st, L, "write idx:to \"int64\"",
-                  "an index must have an int dtype, not %s",
-                  limn_dtype_name(by->dtype));
-  idx = limn_lua_new_tensor(st, L);
-  limn_lua_check(st, L, limn_tensor_to(by, limn_device_cpu(st->c), LIMN_I64,
-                                       &idx->t));
-  n = limn_tensor_numel(idx->t);
-  h = limn_lua_new_tensor(st, L);
-  limn_shape s = limn_tensor_shape(x->t);
-  limn_lua_check(st, L, limn_tensor_new(st->c, x->t->st->dev, x->t->dtype, &s,
-                                        &h->t));
-  limn_host_copy(h->t->dtype, h->t->st->mem, &h->t->v, x->t->dtype,
-                 x->t->st->mem, &x->t->v);
-  for (int64_t i = 0; i < n; i++) {
-    int64_t p, rows = h->t->v.d[0];
-    limn_view to = h->t->v;
-    limn_value part = *v;
-    limn_tensor row;
-    limn_lua_check(st, L, limn_tensor_element(idx->t, i, &p));
-    if (p < 1 || p > rows)
-      limn_lua_fail(st, L, NULL, "index %lld is out of range 1..%lld",
-                    (long long)p, (long long)rows);
-    to.offset += (p - 1) * to.s[0];
-    to.ndim--;
-    memmove(to.d, to.d + 1, (size_t)to.ndim * sizeof *to.d);
-    memmove(to.s, to.s + 1, (size_t)to.ndim * sizeof *to.s);
-    if (v->tag == LIMN_X_TENSOR && v->t->v.ndim == h->t->v.ndim &&
-        v->t->v.d[0] == n) {
-      row = *v->t; /* a view on the C stack, never retained */
-      row.v.offset += i * row.v.s[0];
-      row.v.ndim--;
-      memmove(row.v.d, row.v.d + 1, (size_t)row.v.ndim * sizeof *row.v.d);
-      memmove(row.v.s, row.v.s + 1, (size_t)row.v.ndim * sizeof *row.v.s);
-      part.t = &row;
-    }
-    limn_lua_check(st, L, index_write(h->t, &to, &part));
+/* x with v at the positions of an int tensor along a dim of the part that the
+ * rest of the key selects. */
+static void index_assign_at(limn_lua *st, lua_State *L, const limn_value *x,
+                            const index_key *k, const limn_value *v) {
+  limn_value a[6] = {{0}}, args[6] = {{0}};
+  int before = 0, n = 0;
+  for (int d = 0; d < k->ndrop; d++) before += k->drop[d].i < k->by_dim;
+  args[0] = *x;
+  if (!k->all) {
+    n = index_slice_args(k, x, a);
+    limn_lua_apply(st, L, OP_slice, a, n, NULL);
+    limn_lua_value(st, L, -1, &args[0]);
   }
+  args[1] = limn_vint(k->by_dim - before), args[2] = k->by, args[3] = *v;
+  args[4] = limn_vint(1);
+  limn_lua_apply(st, L, OP_index_copy, args, 5, NULL);
+  if (k->all) return;
+  args[0] = *x;
+  limn_lua_value(st, L, -1, &args[1]);
+  for (int j = 1; j < n; j++) args[j + 1] = a[j];
+  limn_lua_apply(st, L, OP_update, args, 6, NULL);
 }
 
 void limn_lua_update(limn_lua *st, lua_State *L, const limn_value *x) {
@@ -436,7 +406,7 @@ void limn_lua_update(limn_lua *st, lua_State *L, const limn_value *x) {
     return;
   }
   if (k.by.tag) {
-    index_assign_rows(st, L, x, &k, &v);
+    index_assign_at(st, L, x, &k, &v);
     return;
   }
   if (index_alone(st, x) &&

@@ -239,6 +239,7 @@ S(index_select, "x:T dim:d index:T base:i=1 what:e=index", infer_index_select, I
 S(gather,   "x:T dim:d index:T base:i=1 what:e=index", infer_gather, C_, NULL, grad_gather, "out[i][j] = x[i][index[i][j]] for dim 2, and so on; counts from 1.")
 S(index_add, "x:T dim:d index:T v:T base:i=1", infer_index_add, A_, NULL, grad_index_add, "x with the slices of v added at the positions in index.")
 S(scatter_add, "x:T dim:d index:T v:T base:i=1", infer_scatter, A_, NULL, grad_scatter_add, "x with each v added where gather would read.")
+S(index_copy, "x:T dim:d index:T v:T base:i=1", infer_index_copy, A_, expand_index_copy, NULL, "x with the slices at the positions in index replaced by those of v, which broadcasts; of several for one place the last stays.")
 S(scatter,  "x:T dim:d index:T v:T base:i=1", infer_scatter, A_, NULL, grad_scatter, "x with each v put where gather would read; of several for one place the last stays.")
 S(argsort,  "x:T dim:d=-1 descending:b=false base:i=1", infer_argsort, A_, NULL, NULL, "Positions along dim in rising order of what is there, equal ones as they come, NaN as the largest; counts from 1.")
 S(one_hot,  "x:T classes:i base:i=1", infer_one_hot, PLUS1, expand_one_hot, NULL, "int64 rows with a 1 at the position x; counts from 1.")

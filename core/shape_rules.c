@@ -481,6 +481,24 @@ int infer_index_add(limn_context *c, const limn_type *a, limn_type *out) {
   return 0;
 }
 
+int infer_index_copy(limn_context *c, const limn_type *a, limn_type *out) {
+  char tv[TEXT], ts[TEXT];
+  limn_type x, index, v;
+  limn_shape s, both;
+  int dim;
+  LIMN_TRY(shape_x_dim_index(c, a, 4, &x, &dim, &index));
+  LIMN_TRY(limn_rule_tensor(c, &a[3], "v", &v));
+  LIMN_TRY(shape_some(c, &x, dim, &index));
+  LIMN_TRY(shape_indexed(c, &x, dim, &index, &s));
+  if (v.shape.ndim > s.ndim ||
+      limn_shape_broadcast(c, &s, &v.shape, &both) < 0 ||
+      !limn_shape_eq(&both, &s))
+    return limn_fail(c, LIMN_ESHAPE, "v of shape %s does not fit a part of "
+                     "shape %s", shape_text(tv, &v.shape), shape_text(ts, &s));
+  *out = x;
+  return 0;
+}
+
 int infer_scatter(limn_context *c, const limn_type *a, limn_type *out) {
   limn_type x, index, v;
   int dim;

@@ -171,6 +171,47 @@ describe("Indexing", function()
       U.equal(i, {0, 7, 0})
     end)
   end)
+
+  it("assigns at the positions of an int tensor, in traces too", function()
+    local function put(x, at, v)
+      local y = x:clone()
+      y[at] = v
+      y[{1, {}, at}] = 7
+      return y
+    end
+    local g = limn.trace(put, limn.ones(1, 2, 3),
+                         limn.tensor({1}, "int64"), limn.ones(1, 1, 1))
+    U.each_device(function(dev)
+      local x = limn.arange(1, 12):reshape(2, 2, 3):to(dev)
+      local at = limn.tensor({2, 3}, "int64", dev)
+      local y = x:clone()
+      y[{{}, {}, at}] = limn.tensor({0, -1}, dev)
+      U.equal(y, {1, 0, -1, 4, 0, -1, 7, 0, -1, 10, 0, -1})
+      local ok, err = pcall(function()
+        y[at] = 1
+        return y:at(1, 1, 1) -- a GPU tells when it is waited for
+      end)
+      assert.is_false(ok)
+      assert.is_truthy(tostring(err):find("index 3 at position 2", 1, true))
+      local z = limn.zeros(3, 2, {device = dev})
+      local v = limn.tensor({{2}, {5}}, dev)
+      z[at] = v
+      U.equal(z, {0, 0, 2, 2, 5, 5})
+      local d = limn.grad(function(u)
+        local w = limn.zeros(3, 2, {device = u.device})
+        w[at] = u
+        return (w * w):sum()
+      end)(v)
+      U.equal(d, {8, 20})
+      x = limn.arange(1, 18):reshape(3, 2, 3):to(dev)
+      at = limn.tensor({2, 1}, "int64", dev)
+      local want = limn.arange(1, 18):totable()
+      for k = 1, 12 do want[k] = k <= 6 and k % 3 ~= 0 and 7 or 5 end
+      v = limn.full({2, 1, 1}, 5, {device = dev})
+      U.equal(g(x, at, v), want)
+      U.equal(put(x, at, v), want)
+    end)
+  end)
 end)
 
 describe("A handle that is assigned to", function()

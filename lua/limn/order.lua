@@ -56,34 +56,11 @@ function methods.scatter(x, ...)
   return y
 end
 
--- Positions of slices along dim as an index of src's shape.
-local function spread(index, dim, src, who)
-  if core.type(index) == nil or index:dim() ~= 1 then
-    fail(who .. ": the index must be an int tensor with one dim")
-  end
-  local size = {}
-  for k = 1, src:dim() do size[k] = k == dim and -1 or 1 end
-  local y = ops.expand_like(ops.reshape(index, size), src)
-  return y
-end
-
---- x with the slices of src at the positions in index along dim.
-function methods.index_copy(x, dim, index, src)
-  dim = D.whole(x, dim, "index_copy")
-  if core.type(src) == nil or src:dim() ~= x:dim() then
-    fail "index_copy(dim, index, src): src must have x's dims"
-  end
-  local y = ops.scatter(x, dim, spread(index, dim, src, "index_copy"), src)
-  return y
-end
-
 --- x with one value in the slices at the positions in index along dim.
 function methods.index_fill(x, dim, index, value)
   dim = D.whole(x, dim, "index_fill")
   if value == nil then fail "index_fill(dim, index, value)" end
-  local like = ops.index_select(x, dim, index)
-  local src = like:full_like(value)
-  local y = ops.scatter(x, dim, spread(index, dim, src, "index_fill"), src)
+  local y = ops.index_copy(x, dim, index, value)
   return y
 end
 
@@ -268,8 +245,8 @@ function methods.allclose(x, y, ...)
   return near
 end
 
-for _, name in ipairs {"sort", "topk", "scatter", "index_copy", "index_fill",
-  "nonzero", "argwhere", "unique", "unique_consecutive", "bincount",
+for _, name in ipairs {"sort", "topk", "scatter", "index_fill", "nonzero",
+  "argwhere", "unique", "unique_consecutive", "bincount",
   "bernoulli", "multinomial", "isclose", "allclose"} do
   M[name] = methods[name]
 end

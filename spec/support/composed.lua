@@ -87,19 +87,6 @@ return {
         return get(a, at[1], at[2])
       end)
     end},
-  {name = "index_copy", call = function(a, i, v)
-      local y = a:index_copy(1, i, v)
-      return y
-    end,
-    on = {{{4, 2}, int({2}, {4, 1}), {2, 2}}, {{1, 3}, int({1}, {1}), {1, 3}}},
-    want = function(a, i, v)
-      return build(a.shape, function(at)
-        for k = i.shape[1], 1, -1 do
-          if i.data[k] == at[1] + 1 then return get(v, k - 1, at[2]) end
-        end
-        return get(a, at[1], at[2])
-      end)
-    end},
   {name = "index_fill", call = function(a, i)
       local y = a:index_fill(2, i, 3)
       return y

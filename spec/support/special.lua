@@ -439,6 +439,19 @@ S.cases = {
         return s
       end)
     end},
+  index_copy = {call = function(a, i, v) return a:index_copy(1, i, v) end,
+    on = {{{4, 2}, int({3}, {4, 1, 2}), {3, 2}},
+          {{3, 2}, int({2}, {3, 1}), {2, 2}},
+          {{2, 2}, int({0}, {}), {0, 2}}},
+    want = function(a, i, v)
+      return build(a.shape, function(at)
+        local s = get(a, at[1], at[2])
+        for k = 1, #i.data do
+          if i.data[k] == at[1] + 1 then s = v.data[(k - 1) * 2 + at[2] + 1] end
+        end
+        return s
+      end)
+    end},
   scatter_add = {call = function(a, i, v) return a:scatter_add(1, i, v) end,
     on = {{{3, 2}, int({3, 2}, {1, 1, 1, 3, 1, 3}), {3, 2}},
           {{1, 2}, int({2, 2}, {1, 1, 1, 1}), {2, 2}},
