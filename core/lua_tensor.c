@@ -361,6 +361,15 @@ void limn_lua_moved(limn_lua *st, limn_handle *h) {
   h->watch = NULL;
 }
 
+/* No trace can record that a value from outside changes. */
+static void tensor_check_lost(limn_lua *st, lua_State *L,
+                              const limn_handle *h) {
+  if (limn_lua_tracing(st) && (h->t || h->flags & LIMN_H_ARG))
+    limn_lua_fail(st, L, "x = x:clone() first, then assign to it and return it",
+                  "assigning to %s inside a trace would be lost",
+                  h->t ? "a captured tensor" : "an argument");
+}
+
 /* copy_from(src): the handle takes src's elements; shape, dtype and device
  * stay. In place where nothing else holds the storage. */
 static int tensor_m_copy_from(lua_State *L) {
@@ -369,6 +378,11 @@ static int tensor_m_copy_from(lua_State *L) {
   limn_tensor *src, *made = NULL;
   limn_shape s, d;
   char t1[200], t2[200];
+  if (h) tensor_check_lost(st, L, h);
+  if (h && h->trace)
+    return limn_lua_fail(st, L, "write x[{}] = src",
+                         "copy_from works on values, which a trace does not "
+                         "have");
   if (!h || !h->t)
     return limn_lua_fail(st, L, "write cell:assign(t) for a cell",
                          "copy_from needs a tensor with a value");
@@ -428,11 +442,7 @@ static int tensor_newindex(lua_State *L) {
                          ":clone() the part first to change a copy",
                          "assigning to a part that was taken out of a tensor "
                          "would be lost");
-  if (limn_lua_tracing(st) && (h->t || h->flags & LIMN_H_ARG))
-    return limn_lua_fail(st, L, "x = x:clone() first, then assign to it and "
-                         "return it",
-                         "assigning to %s inside a trace would be lost",
-                         h->t ? "a captured tensor" : "an argument");
+  tensor_check_lost(st, L, h);
   limn_lua_value(st, L, 1, &x);
   limn_lua_update(st, L, &x); /* pushes the new value, or nil if in place */
   made = limn_lua_to(st, L, -1, LIMN_U_TENSOR);

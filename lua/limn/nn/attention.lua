@@ -107,8 +107,8 @@ local function project(self, x, part)
 end
 
 -- [rows, positions, heads * n] as [rows, heads, positions, n]
-local function split_heads(x, heads)
-  local y = x:reshape {x:size(1), x:size(2), heads, -1}:transpose(2, 3)
+local function split_heads(x, heads, n)
+  local y = x:reshape {x:size(1), x:size(2), heads, n}:transpose(2, 3)
   return y
 end
 
@@ -153,7 +153,8 @@ function MHA:forward(query, key, value, options)
     if single then x = x:unsqueeze(1) elseif not first then
       x = x:transpose(1, 2)
     end
-    list[i] = split_heads(project(self, x, i), self.num_heads)
+    list[i] = split_heads(project(self, x, i), self.num_heads,
+                          e / self.num_heads)
   end
   local y, w = attend(list[1], list[2], list[3],
                       {out = masks(self, o), causal = o.is_causal},

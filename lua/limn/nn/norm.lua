@@ -124,7 +124,8 @@ M.RMSNorm = RMSNorm
 -- -- Over groups of channels -----------------------------------------------
 
 local function by_group(x, groups, eps)
-  local y = x:reshape {x:size(1), groups, -1}
+  local y = x:flatten(2)
+  y = y:reshape {x:size(1), groups, limn.floor(y:size(2) / groups)}
   y = limn.layer_norm(y, nil, nil, 3, eps)
   y = y:reshape_like(x)
   return y

@@ -304,7 +304,7 @@ local function fold(x, o)
   local channels = limn.floor(x:size(2) / window)
   local at = (positions(x, h * w, "int64") + 1):reshape(h, w)
   at = limn.windows(at, k, o.stride, o.dilation):permute(3, 4, 1, 2)
-  x = x:reshape(x:size(1) * channels, -1)
+  x = x:reshape(x:size(1) * channels, window * x:size(3))
   local y = limn.index_add(x:new_zeros {x:size(1), h * w}, 2, at:flatten(), x)
   y = y:reshape(-1, channels, h, w)
   y = y[{{}, {}, {o.padding[1] + 1, o.padding[1] + size[1]},
