@@ -26,6 +26,27 @@ describe("The examples", function()
       assert.is_truthy(text:find "% right", text)
     end)
 
+    it("cartpole.lua learns to balance on " .. dev, function()
+      local text = example("examples/cartpole.lua --quick --device " .. dev)
+      local stood = tonumber(text:match "carts stand for ([%d.]+) steps")
+      assert.is_true(stood >= 100, text)
+    end)
+
+    it("gan.lua draws all ten digits on " .. dev, function()
+      local text = example("examples/gan.lua --quick --device " .. dev)
+      local n = 0
+      for count in text:match "each: ([%d ]+)":gmatch "%d+" do
+        assert.is_true(tonumber(count) > 0, text)
+        n = n + 1
+      end
+      assert.equal(10, n)
+    end)
+
+    it("tiny_gpt.lua learns and writes on " .. dev, function()
+      local text = example("examples/tiny_gpt.lua --quick --device " .. dev)
+      assert.equal(100, #text:match "written:\n## (.*)\n")
+    end)
+
     it("digits.lua trains on " .. dev .. ", and a second process goes on",
        function()
       local text = example("examples/digits.lua --quick --device " .. dev)
