@@ -7,6 +7,7 @@
 #   make check      format, warnings, luacheck, specs, examples
 #   make bench      speed against references; writes build/bench.json
 #   make asan       the specs under the address and undefined sanitizers
+#   make docs       docs/reference.md, from the comments and the op table
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean
 #
@@ -76,7 +77,7 @@ lua_files := $(shell find lua -name '*.lua' 2>/dev/null)
 export LUA_PATH := $(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;
 export LUA_CPATH := $(abspath $(B))/?.so;;
 
-.PHONY: all lib lua deps demo test check style bench asan install \
+.PHONY: all lib lua deps demo test check style docs bench asan install \
   install-lua clean FORCE
 .DELETE_ON_ERROR:
 all: lib lua
@@ -150,6 +151,9 @@ check: style all $(programs)
 	busted $(ARGS)
 	$(luajit) examples/seed.lua
 	$(luajit) examples/digits.lua --quick
+docs: all
+	mkdir -p docs
+	$(luajit) scripts/reference.lua > docs/reference.md
 bench: all $(benches)
 	$(luajit) bench/bench.lua $(B)
 

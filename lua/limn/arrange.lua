@@ -22,8 +22,8 @@ local function roll_one(x, shift, dim)
   return y
 end
 
---- x rolled by `shift` along dim: what leaves at the end comes in at the
--- front. Lists roll along several dims; with no dim x is one row.
+--- x:roll(shift [, dim]): x rolled along dim: what leaves at the end comes in
+-- at the front. Lists roll along several dims; with no dim x is one row.
 function methods.roll(x, ...)
   local a = D.args("roll", {"shift", "dim"}, ...)
   local shift, dim = a.shift, a.dim
@@ -54,8 +54,8 @@ end
 
 -- -- Diagonals ------------------------------------------------------------
 
---- The elements where dim2's position is dim1's plus offset, along a new last
--- dim instead of those two.
+--- x:diagonal([{offset = 0, dim1 = 1, dim2 = 2}]): the elements where dim2's
+-- position is dim1's plus offset, along a new last dim instead of those two.
 function methods.diagonal(x, ...)
   local a = D.args("diagonal", {"offset", "dim1", "dim2"}, ...)
   D.tensor(x, "diagonal")
@@ -97,7 +97,8 @@ function methods.diagonal(x, ...)
   return y
 end
 
---- Of a matrix its diagonal, of a vector the matrix that has it there.
+--- x:diag(offset = 0): of a matrix its diagonal, of a vector the matrix that
+-- has it there.
 function methods.diag(x, offset)
   D.tensor(x, "diag")
   local k, rank = offset or 0, x:dim()
@@ -177,8 +178,9 @@ local function pad_around(x, pads, mode)
   return y
 end
 
---- Margins around x: {before, after} of the last dim, then of the one before
--- it, and so on. mode: constant (of `value`), reflect, replicate or circular.
+--- x:pad(pads [, {mode = "constant", value = 0}]): margins around x: {before,
+-- after} of the last dim, then of the one before it, and so on. Modes: constant
+-- (of value), reflect, replicate, circular.
 function methods.pad(x, ...)
   local n, given = select("#", ...), {...}
   local last = given[n]

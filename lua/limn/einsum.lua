@@ -218,9 +218,9 @@ local function explicit(text, operands, dots)
   return out
 end
 
---- Sum of products over dims named by letters: "bhqd,bhkd->bhqk". Letters that
--- the result lacks are summed; one that an operand has twice takes its
--- diagonal; "..." stands for any dims.
+--- limn.einsum(text, ...): sum of products over dims named by letters:
+-- "bhqd,bhkd->bhqk". Letters that the result lacks are summed; one that an
+-- operand has twice takes its diagonal; "..." stands for any dims.
 function M.einsum(text, ...)
   local list = {...}
   if type(text) ~= "string" then
@@ -262,8 +262,8 @@ function M.einsum(text, ...)
   return y
 end
 
---- Sum of products over pairs of dims: {{dims of x}, {dims of y}}, or a number
--- of the last dims of x with the first of y (2).
+--- x:tensordot(y, dims = 2): sum of products over pairs of dims: {{dims of x},
+-- {dims of y}}, or a number of the last dims of x with the first of y.
 function methods.tensordot(x, y, ...)
   local a = D.args("tensordot", {"dims"}, ...)
   D.tensor(x, "tensordot")

@@ -224,7 +224,10 @@ local function build(t, who)
   return m
 end
 
---- Write graphs, jit functions, modules, optimizers and tensors to one file.
+--- limn.save(path, {name = object, ...}): write graphs, jit functions, modules,
+-- optimizers and tensors to one file (safetensors, graphs as text); weights
+-- that several share are stored once. {lines = false} as third argument leaves
+-- source lines out. The file is written aside and renamed.
 function M.save(path, t, options)
   core.options(options, {"lines"}, "save")
   if type(path) ~= "string" then
@@ -234,7 +237,7 @@ function M.save(path, t, options)
     not options or options.lines ~= false)
 end
 
---- The same as a string of bytes.
+--- limn.save_string({name = object, ...}) -> string: the same as bytes.
 function M.save_string(t, options)
   core.options(options, {"lines"}, "save_string")
   return (core.model_write(build(t, "save_string"),
@@ -335,13 +338,15 @@ local function open(text, is_bytes)
   return m
 end
 
---- Read a file: its graphs are fields of the result, in eval mode.
+--- limn.load(path) -> model: read a file: its graphs, modules and tensors are
+-- fields of the result, in eval mode, on no device.
 function M.load(path, options)
   core.options(options, {}, "load")
   if type(path) ~= "string" then fail "load(path): a path is wanted" end
   return (open(path, false))
 end
 
+--- limn.load_string(bytes) -> model: the same from a string.
 function M.load_string(bytes, options)
   core.options(options, {}, "load_string")
   if type(bytes) ~= "string" then
@@ -350,8 +355,9 @@ function M.load_string(bytes, options)
   return (open(bytes, true))
 end
 
---- Put a file's state into live objects by name; returns what is missing in
--- the file, what it has besides, and what has another shape (lists of names).
+--- limn.restore(path, {net, opt}) -> missing, extra, misshaped: put a file's
+-- state into live objects by name; returns lists of the names that the file
+-- lacks, has besides, and has in another shape.
 function M.restore(path, objects, options)
   core.options(options, {"strict"}, "restore")
   if type(path) ~= "string" and not parts_of[path] then

@@ -135,8 +135,12 @@ local function unused_of(options)
   return unused
 end
 
---- A function with f's arguments that returns the loss, its gradients with
--- respect to wrt, and what else f returned.
+--- limn.value_and_grad(f, wrt [, {unused = "zeros"}]) -> function: with f's
+-- arguments it returns the loss (0-dim, float; f's first result), the gradients
+-- with respect to wrt, and what else f returned. wrt is a module, a loaded
+-- model, a cell, a tensor that f captures, or a list of these; gradients of a
+-- module are a table by parameter name, of a list a list. A wanted parameter
+-- that the loss does not reach is an error, unless unused = "zeros".
 function M.value_and_grad(f, wrt, options)
   check_function(f, "value_and_grad")
   core.options(options, {"unused"}, "value_and_grad")
@@ -154,7 +158,8 @@ function M.value_and_grad(f, wrt, options)
   end
 end
 
---- The gradient of f with respect to its first argument.
+--- limn.grad(f) -> function: the gradient of f's loss with respect to its first
+-- argument.
 function M.grad(f, options)
   check_function(f, "grad")
   core.options(options, {"unused"}, "grad")
@@ -187,7 +192,8 @@ local function detach_all(v)
   return out
 end
 
---- f(...) without gradients: what it returns is constant.
+--- limn.no_grad(f, ...) -> what f returns, as constants: no gradient goes
+-- through.
 function M.no_grad(f, ...)
   check_function(f, "no_grad")
   local r = pack(f(...))
@@ -219,8 +225,9 @@ local function region(name, f, types, names)
   return g, count, dtype, sizes
 end
 
---- One node with a gradient of its own: vjp(g, y, ...) gives the gradients of
--- f's arguments (nil where there is none).
+--- limn.custom(f, vjp) -> function: one node with a gradient of its own. vjp(g,
+-- y, ...) gets the gradient of the result y and f's arguments, and gives the
+-- gradients of these (nil where there is none).
 function M.custom(f, vjp)
   check_function(f, "custom")
   check_function(vjp, "custom")

@@ -19,7 +19,7 @@ for _, part in ipairs {ops, require "limn.order", require "limn.arrange",
 end
 limn.check = nil
 
-local lazy = {nn = true, optim = true, data = true, repl = true}
+local lazy = {nn = true, optim = true, data = true, repl = true, help = true}
 
 setmetatable(limn, {
   __index = function(t, key)
@@ -45,12 +45,13 @@ limn.plans_limit = core.plans_limit
 limn.wait = core.wait
 limn.policy = core.policy
 
+--- limn.is_tensor(v) -> boolean: whether v is a tensor.
 function limn.is_tensor(v) return core.type(v) == "tensor" end
 
 -- -- Devices and random numbers -------------------------------------------
 
---- Names of the devices here; with {all = true} also what is known of each,
--- and why others are missing.
+--- limn.devices([{all = true}]) -> list: the names of the devices here; with
+-- all also what is known of each, and why others are missing.
 function limn.devices(options)
   core.options(options, {"all"}, "devices")
   local names, all, notes = core.devices()
@@ -58,7 +59,7 @@ function limn.devices(options)
   return names
 end
 
---- The first accelerator, or "cpu".
+--- limn.accelerator() -> string: the first accelerator, or "cpu".
 function limn.accelerator()
   for _, name in ipairs((core.devices())) do
     if name ~= "cpu" then return name end
@@ -74,7 +75,8 @@ local function callable(f, who)
   core.fail(who .. ": a function is wanted, not " .. type(f))
 end
 
---- f(...) where what is made without a device is made on this one.
+--- limn.on(device, f, ...) -> what f returns: f(...) where what is made without
+-- a device is made on this one.
 function limn.on(device, f, ...)
   if core.tracing() then
     core.fail("limn.on would write a device into the trace",
@@ -92,7 +94,8 @@ function limn.on(device, f, ...)
   return unpack(r, 2, r.n)
 end
 
---- Start the random numbers of this context anew.
+--- limn.manual_seed(n): start the random numbers of this context anew, from
+-- seed n (a whole number); graphs that exist draw the new ones.
 function limn.manual_seed(n)
   if type(n) ~= "number" or n ~= math.floor(n) then
     core.fail("manual_seed: a whole number is wanted, not " .. tostring(n))
@@ -114,8 +117,9 @@ local function keep_all(v, set, seen)
   end
 end
 
---- Free at once what f makes, except what it returns, assigns to a cell or
--- gives to limn.keep.
+--- limn.scope(f, ...) -> what f returns: free at once what f makes, except what
+-- it returns, assigns to a cell or gives to limn.keep. Using a freed tensor is
+-- an error.
 function limn.scope(f, ...)
   callable(f, "limn.scope(f, ...)")
   local made, outer = {}, keeping
@@ -136,7 +140,7 @@ function limn.scope(f, ...)
   return unpack(r, 2, r.n)
 end
 
---- Let tensors outlive the scope that makes them; returns them.
+--- limn.keep(...) -> ...: let tensors outlive the scope that makes them.
 function limn.keep(...)
   if keeping then
     for i = 1, select("#", ...) do keep_all((select(i, ...)), keeping, {}) end

@@ -8,8 +8,8 @@ local M = {}
 
 -- -- Orders ---------------------------------------------------------------
 
---- Values along dim (-1) in rising (or descending) order, and their positions.
--- Equal ones keep their order; NaN counts as the largest.
+--- x:sort([{dim = -1, descending = false}]) -> values, positions: in rising
+-- order along dim. Equal ones keep their order; NaN counts as the largest.
 function methods.sort(x, ...)
   local a = D.args("sort", {"dim", "descending", "stable"}, ...)
   local dim = D.whole(x, a.dim or -1, "sort")
@@ -18,8 +18,8 @@ function methods.sort(x, ...)
   return y, at
 end
 
---- The k largest (or smallest) values along dim (-1), best first, and their
--- positions; of equal ones the first.
+--- x:topk(k [, {dim = -1, largest = true}]) -> values, positions: the k largest
+-- (or smallest) values along dim, best first; of equal ones the first.
 function methods.topk(x, ...)
   local a = D.args("topk", {"k", "dim", "largest", "sorted"}, ...)
   local dim = D.whole(x, a.dim or -1, "topk")
@@ -36,9 +36,9 @@ end
 
 -- -- Writing at positions -------------------------------------------------
 
---- x with src (a tensor of index's shape, or one value) where gather would
--- read: out[index[i][j]][j] = src[i][j] for dim 1. Of several for one place the
--- last stays.
+--- x:scatter(dim, index, src): x with src (a tensor of index's shape, or one
+-- value) where gather would read: out[index[i][j]][j] = src[i][j] for dim 1. Of
+-- several for one place the last stays.
 function methods.scatter(x, ...)
   local a = D.args("scatter", {"dim", "index", "src", "base"}, ...)
   local index, src = a.index, a.src
@@ -56,7 +56,8 @@ function methods.scatter(x, ...)
   return y
 end
 
---- x with one value in the slices at the positions in index along dim.
+--- x:index_fill(dim, index, value): x with one value in the slices at the
+-- positions in index along dim.
 function methods.index_fill(x, dim, index, value)
   dim = D.whole(x, dim, "index_fill")
   if value == nil then fail "index_fill(dim, index, value)" end
@@ -66,8 +67,9 @@ end
 
 -- -- Sizes that depend on data: eager only --------------------------------
 
---- Positions of what is not 0: a row of indices for each, counted from 1; with
--- {as_tuple = true} a list of one vector per dim.
+--- x:nonzero([{as_tuple = false}]), x:argwhere(): positions of what is not 0: a
+-- row of indices for each, counted from 1; with as_tuple a list of one vector
+-- per dim. Outside traces.
 function methods.nonzero(x, ...)
   local a = D.args("nonzero", {"as_tuple"}, ...)
   D.eager(x, "nonzero", "where and masked_fill keep the shape")
@@ -107,9 +109,9 @@ local function distinct(v, a, inverse)
   return unpack(out, 1, #out)
 end
 
---- The different values in rising order; with {return_inverse = true} then
--- the position of each element's value, with {return_counts = true} then how
--- many there are of each. NaNs are all different.
+--- x:unique([{return_inverse, return_counts}]): the different values in rising
+-- order; then, if asked, the position of each element's value, and how many
+-- there are of each. NaNs are all different. Outside traces.
 function methods.unique(x, ...)
   local a = D.args("unique", {"sorted", "return_inverse", "return_counts"},
     ...)
@@ -123,7 +125,8 @@ function methods.unique(x, ...)
   end)
 end
 
---- As unique, of neighbours only and without sorting.
+--- x:unique_consecutive([options]): as unique, of neighbours only and without
+-- sorting.
 function methods.unique_consecutive(x, ...)
   local a = D.args("unique_consecutive", {"return_inverse", "return_counts"},
     ...)
@@ -134,8 +137,8 @@ function methods.unique_consecutive(x, ...)
   end)
 end
 
---- How often 1, 2, 3, ... occur in a vector of ints, or the sums of their
--- weights. Counts from 1.
+--- x:bincount([{weights, minlength}]): how often 1, 2, 3, ... occur in a vector
+-- of ints, or the sums of their weights. Counts from 1. Outside traces.
 function methods.bincount(x, ...)
   local a = D.args("bincount", {"weights", "minlength"}, ...)
   D.eager(x, "bincount", "limn.one_hot(x, n):sum(1) counts n classes")
@@ -151,7 +154,8 @@ end
 
 -- -- Random choices -------------------------------------------------------
 
---- 1 with the probability that stands in x (or p), else 0, in x's dtype.
+--- x:bernoulli([p]): 1 with the probability that stands in x (or p), else 0, in
+-- x's dtype.
 function methods.bernoulli(x, p)
   local y = ops.lt(ops.rand_like(x), p or x)
   y = y:to(x.dtype)
@@ -197,7 +201,8 @@ local function draw_with(x, n)
   return y
 end
 
---- n positions (from 1) of each row of weights, drawn with those weights.
+--- x:multinomial(n [, {replacement = false}]): n positions (from 1) of each row
+-- of weights, drawn with those weights.
 function methods.multinomial(x, ...)
   local a = D.args("multinomial", {"n", "replacement"}, ...)
   local n = a.n or 1
@@ -220,7 +225,8 @@ end
 
 -- -- Closeness ------------------------------------------------------------
 
---- Whether |x - y| <= atol + rtol * |y|, element by element.
+--- x:isclose(y [, {rtol = 1e-5, atol = 1e-8, equal_nan = false}]): whether |x -
+-- y| <= atol + rtol * |y|, element by element.
 function methods.isclose(x, y, ...)
   local a = D.args("isclose", {"rtol", "atol", "equal_nan"}, ...)
   D.tensor(x, "isclose")
@@ -234,7 +240,7 @@ function methods.isclose(x, y, ...)
   return near
 end
 
---- Whether all are close, as a Lua boolean.
+--- x:allclose(y [, options]) -> boolean: whether all are close. Outside traces.
 function methods.allclose(x, y, ...)
   D.tensor(x, "allclose")
   if core.tracing() or core.of_trace(x) then

@@ -13,8 +13,8 @@ local function text(v)
   return tostring(v)
 end
 
---- Show values when the code runs: at once in eager code, on each run of the
--- graph in a trace.
+--- limn.print(...): show values when the code runs: at once in eager code, on
+-- each run of the graph in a trace.
 function M.print(...)
   local n = select("#", ...)
   local parts, values = {}, {}

@@ -61,7 +61,7 @@ end
 
 local check = D.tensor
 
---- x of two dims transposed; of one dim itself.
+--- x:t(): x of two dims transposed; of one dim itself.
 function methods.t(x)
   check(x, "t")
   local n = x:dim()
@@ -73,7 +73,7 @@ function methods.t(x)
   return y
 end
 
---- Sum of the products of two vectors.
+--- x:dot(y): the sum of the products of two vectors of one length, 0-dim.
 function methods.dot(x, y)
   check(x, "dot")
   check(y, "dot")
@@ -90,7 +90,8 @@ methods.repeat_ = methods.tile
 
 local whole_dim, part, check_size = D.whole, D.part, D.size
 
---- `length` positions of dim from `start` (counts from 1).
+--- x:narrow(dim, start, length): `length` positions of dim from `start`, which
+-- counts from 1. A view.
 function methods.narrow(x, dim, start, length)
   local d = whole_dim(x, dim, "narrow")
   check_size(start, "narrow(dim, start, length): start")
@@ -99,7 +100,7 @@ function methods.narrow(x, dim, start, length)
   return y
 end
 
---- Position i of dim, which vanishes.
+--- x:select(dim, i): position i of dim, which vanishes; -1 is the last. A view.
 function methods.select(x, dim, i)
   local d = whole_dim(x, dim, "select")
   local key = {}
@@ -109,7 +110,8 @@ function methods.select(x, dim, i)
   return y
 end
 
---- Parts of given size, or of the sizes in a list, along dim.
+--- x:split(size, dim = 1) -> list: parts of a given size (the last may be
+-- smaller), or of the sizes in a list, along dim.
 function methods.split(x, size, dim)
   local d = whole_dim(x, dim or 1, "split")
   local out, at = {}, 1
@@ -142,7 +144,8 @@ function methods.split(x, size, dim)
   return out
 end
 
---- At most `count` parts of equal size along dim; the last may be smaller.
+--- x:chunk(count, dim = 1) -> list: at most `count` parts of equal size along
+-- dim; the last may be smaller.
 function methods.chunk(x, count, dim)
   if type(count) ~= "number" or count < 1 or count % 1 ~= 0 then
     fail "chunk: the number of parts is a whole number above 0"
@@ -167,7 +170,7 @@ end
 limn.split, limn.chunk = methods.split, methods.chunk
 limn.narrow, limn.select = methods.narrow, methods.select
 
---- A list of slices along dim, which vanishes.
+--- x:unbind(dim = 1) -> list: the slices along dim, which vanishes.
 function methods.unbind(x, dim)
   local d, out = whole_dim(x, dim or 1, "unbind"), {}
   for i = 1, limn.value(x:size(d)) do out[i] = x:select(d, i) end
@@ -175,7 +178,7 @@ function methods.unbind(x, dim)
 end
 limn.unbind = methods.unbind
 
---- For `for i, row in x:rows() do`.
+--- x:rows(): for i, row in x:rows() do.
 function methods.rows(x)
   if core.of_trace(x) then
     fail("a trace cannot walk over rows: their number differs between runs",
@@ -198,7 +201,7 @@ local ctypes = {
 }
 local anchors = setmetatable({}, {__mode = "k"})
 
---- An ffi pointer to the elements of a dense CPU tensor, and their number. The
+--- x:data() -> ffi pointer, count: the elements of a dense CPU tensor. The
 -- tensor lives as long as the pointer; write only to what nobody else reads.
 function methods.data(x)
   local ok, ffi = pcall(require, "ffi")
@@ -211,7 +214,8 @@ end
 
 -- -- Makers ---------------------------------------------------------------
 
---- n values from first to last, both included, at equal distance.
+--- limn.linspace(first, last, n [, {dtype, device}]): n values from first to
+-- last, both included, at equal distance.
 function limn.linspace(first, last, n, options)
   for i, v in ipairs {first or "", last or "", n or ""} do
     if type(v) ~= "number" and not core.type(v) then
@@ -227,7 +231,7 @@ function limn.linspace(first, last, n, options)
   return y
 end
 
---- 0-dim tensor of a number.
+--- limn.scalar(v [, {dtype, device}]): a 0-dim tensor of a number.
 function limn.scalar(v, options)
   local y = limn.full({}, v, options)
   return y

@@ -65,8 +65,9 @@ end
 local Spec, Number = {}, {limn_number = true} -- C unwraps these
 Spec.__index, Number.__index = Spec, Number
 
---- Stands for an example tensor: limn.spec({"batch", 64}, "float32"). A string
--- names a size that must agree across inputs; a number is a hint.
+--- limn.spec(sizes, dtype = "float32"): stands for an example tensor:
+-- limn.spec({"batch", 64}, "float32"). A string names a size that must agree
+-- across inputs; a number is a hint, as an example's size is.
 function M.spec(sizes, dtype, name)
   if type(sizes) ~= "table" then
     fail("spec: the first argument is a list of sizes",
@@ -86,7 +87,8 @@ function M.spec(sizes, dtype, name)
     Spec)
 end
 
---- As an example: a number that becomes an input of the graph.
+--- limn.number(v): as an example, a number that becomes an input of the graph:
+-- calls pass a plain Lua number, and no value of it traces or compiles anew.
 function M.number(v)
   if type(v) ~= "number" then
     fail("number: an example number is wanted, not " .. noun(v))
@@ -377,8 +379,11 @@ local function trace(f, examples, options)
   return g
 end
 
---- limn.trace(f, ...examples), or with options in one table:
--- limn.trace {f, x, t, strict = true, name = "step"}
+--- limn.trace(f, ...) -> graph: run f once on placeholders for the examples and
+-- record what it does. With options everything stands in one table: limn.trace
+-- {f, x, t, strict = true, name = "step"}; strict refuses captured tensors. The
+-- graph holds no device, size or dtype of the examples; it is called as f was.
+-- Methods: run_into, prepare, on, stats, captures, check, explain, train, eval.
 function M.trace(f, ...)
   local g
   if plain(f) and select("#", ...) == 0 then
@@ -575,8 +580,9 @@ function Jit:__tostring()
   return table.concat(out, "\n")
 end
 
---- Trace f on first use of a signature, and again only where a guard or a
--- static argument differs.
+--- limn.jit(f [, options]) -> function: trace f on first use of a signature,
+-- and again only where a guard or a static argument differs. Methods:
+-- graph(...), stats(), train, eval.
 function M.jit(f, options)
   core.options(options, {"name"}, "jit")
   if not callable(f) then
@@ -585,6 +591,7 @@ function M.jit(f, options)
   return setmetatable({f = f, slow = jit_slow, sets = {}, reasons = {},
     skip = {}, name = options and options.name or name_of(f)}, Jit)
 end
+--- limn.is_jit(v) -> boolean: whether v came from limn.jit.
 function M.is_jit(v) return type(v) == "table" and getmetatable(v) == Jit end
 
 return M

@@ -81,14 +81,14 @@ Batches.__index = Batches
 local allowed = {"size", "shuffle", "seed", "shard", "drop_last", "device",
                  "progress", "label"}
 
--- for x, t in data.batches(images, labels, {size = 64}) do
--- Options: {size = 32, shuffle = false, drop_last = false, progress = false};
--- `seed` makes a shuffle that depends on it alone; shard = {rank, n} walks one
--- of n equal parts, which fit together if all shuffle alike (one seed, or the
--- same manual_seed before); device = "opencl:0" uploads, each batch while the
--- one before it is in use; progress is true or "always", `label` stands before
--- the bar. The iterator's `:note(text)` puts text after it, its `n` is the
--- number of batches.
+--- data.batches(x, t, ... [, {size = 32, shuffle = false, drop_last = false,
+-- progress = false, seed, shard, device, label}]): for x, t in
+-- data.batches(images, labels, {size = 64}) do. `seed` makes a shuffle that
+-- depends on it alone; shard = {rank, n} walks one of n equal parts, which fit
+-- together if all shuffle alike (one seed, or the same manual_seed before);
+-- device = "opencl:0" uploads, each batch while the one before it is in use;
+-- progress is true or "always", `label` stands before the bar. The iterator's
+-- `:note(text)` puts text after it, its `n` is the number of batches.
 function M.batches(...)
   local args, n, o = arguments("data.batches", allowed, ...)
   local size = o.size or 32
@@ -153,8 +153,8 @@ end
 
 -- -- Splitting -------------------------------------------------------------
 
--- data.split(x, t, 0.8) -> x1, t1, x2, t2: 80 % of the rows and the rest, in a
--- common random order. {fraction = 0.8, shuffle = true, seed = nil} stands for
+--- data.split(x, t, ..., 0.8) -> x1, t1, x2, t2: 80 % of the rows and the rest,
+-- in a common random order. {fraction = 0.8, shuffle = true, seed} stands for
 -- the number.
 function M.split(...)
   local who, n = "data.split", select("#", ...)

@@ -216,7 +216,7 @@ local function check(o)
   end
 end
 
--- read_csv for a string; `name` is for messages.
+--- data.csv_string(s [, options]): read_csv for a string.
 function M.csv_string(s, options, name)
   options = read_options(options, allowed, "read_csv")
   name = name or "csv data"
@@ -246,11 +246,11 @@ function M.csv_string(s, options, name)
   return r
 end
 
--- data.read_csv(path [, options]) -> {x, y, columns, classes}: x is [rows,
--- columns]; y is the column `label` (a name, or a position): text as classes
--- from 1 in sorted order, numbers as they are. Options: {label, header = true,
--- separator = ",", columns = all, missing = a number for empty fields,
--- classes = true (numbers are classes) or a list, dtype = "float32"}.
+--- data.read_csv(path [, {label, header = true, separator = ",", columns = all,
+-- missing, classes, dtype = "float32"}]) -> {x, y, columns, classes}: x is
+-- [rows, columns]; y is the column `label` (a name, or a position): text as
+-- classes from 1 in sorted order, numbers as they are unless classes is true or
+-- a list; missing is the number for empty fields.
 function M.read_csv(path, options)
   local r = M.csv_string(bytes.read(path), options, path)
   return r

@@ -19,7 +19,7 @@ local function big_endian(s, at)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
 
--- The tensor in an idx file's bytes; `name` is for messages.
+--- data.idx_string(bytes): the tensor in an idx file's bytes.
 function M.idx_string(s, name)
   name = name or "idx data"
   local function bad(what) core.fail(name .. " is not a sound idx file: "
@@ -53,7 +53,8 @@ function M.idx_string(s, name)
   return t
 end
 
--- The tensor in an idx file.
+--- data.idx(path): the tensor in an idx file (MNIST's format), also of one that
+-- gzip compressed.
 function M.idx(path)
   local t = M.idx_string(bytes.read(path), path)
   return t

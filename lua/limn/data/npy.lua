@@ -48,7 +48,7 @@ local function header_of(s, bad)
   return s:sub(from, from + length - 1), from + length
 end
 
--- The tensor in an .npy file's bytes; `name` is for messages.
+--- data.npy_string(bytes): the tensor in an .npy file's bytes.
 function M.npy_string(s, name)
   name = name or "npy data"
   local function bad(what, hint)
@@ -95,7 +95,7 @@ function M.npy_string(s, name)
   return t
 end
 
--- The bytes of an .npy file; `who` is for messages.
+--- data.npy_bytes(t) -> string: the bytes of an .npy file.
 function M.npy_bytes(t, who)
   who = who or "npy_bytes"
   local kind = core.type(t)
@@ -117,13 +117,13 @@ function M.npy_bytes(t, who)
   return "\147NUMPY\1\0" .. bytes.little(#head, 2) .. head .. t:bytes()
 end
 
--- The tensor in an .npy file.
+--- data.read_npy(path): the tensor in an .npy file.
 function M.read_npy(path)
   local t = M.npy_string(bytes.read(path), path)
   return t
 end
 
--- Write a tensor as an .npy file.
+--- data.write_npy(path, t): write a tensor as an .npy file.
 function M.write_npy(path, t)
   bytes.write(path, M.npy_bytes(t, "write_npy"))
 end

@@ -70,7 +70,8 @@ local function contents(s, e, bad)
   return body
 end
 
--- The tensors by name in an .npz file's bytes; what is no array is left out.
+--- data.npz_string(bytes) -> table: the tensors by name in an .npz file's
+-- bytes; what is no array is left out.
 function M.npz_string(s, name)
   name = name or "npz data"
   local function bad(what)
@@ -98,7 +99,8 @@ local function fields(e)
     .. little(e.size, 4) .. little(#e.name, 2) .. little(0, 2)
 end
 
--- The bytes of an .npz file of {name = tensor, ...}; {compressed = false}.
+--- data.npz_bytes({name = tensor, ...} [, {compressed = false}]) -> string: the
+-- bytes of an .npz file.
 function M.npz_bytes(t, options)
   options = read_options(options, {"compressed"}, "npz_bytes")
   local keys = {}
@@ -135,13 +137,14 @@ function M.npz_bytes(t, options)
     .. little(at, 4) .. little(0, 2)
 end
 
--- The tensors in an .npz file, by name.
+--- data.read_npz(path) -> table: the tensors in an .npz file, by name.
 function M.read_npz(path)
   local t = M.npz_string(bytes.read(path), path)
   return t
 end
 
--- Write {name = tensor, ...} as an .npz file; {compressed = true} needs zlib.
+--- data.write_npz(path, {name = tensor, ...} [, {compressed = false}]): write
+-- an .npz file; compressed needs zlib.
 function M.write_npz(path, t, options)
   bytes.write(path, M.npz_bytes(t, options))
 end

@@ -26,7 +26,7 @@ if has_ffi then
   end
 end
 
--- Wall-clock seconds from some start.
+--- data.seconds() -> number: wall-clock seconds from some start.
 function M.seconds() return seconds() end
 
 local function span(s)
@@ -40,8 +40,9 @@ end
 local Bar = {}
 Bar.__index = Bar
 
--- A progress bar on stderr. It stays silent where stderr is no terminal, unless
--- {progress = "always"} asks.
+--- data.progress(total [, {progress, label}]): a bar with rate and remaining
+-- time on stderr: bar:step(n), bar:note(text), bar:close(). Silent where stderr
+-- is no terminal, unless {progress = "always"} asks.
 function M.progress(total, options)
   options = options or {}
   local show = options.progress == "always"

@@ -8,6 +8,24 @@ local limn = require "limn.lazy"
 
 local M = {}
 
+--- nn.relu(x), nn.ReLU(): x where it is above 0, else 0.
+--- nn.tanh(x), nn.Tanh(): hyperbolic tangent.
+--- nn.sigmoid(x), nn.Sigmoid(): 1 / (1 + exp(-x)).
+--- nn.gelu(x), nn.GELU(): x * P(X <= x) for a normal X (Hendrycks and Gimpel
+-- 2016), by the error function.
+--- nn.silu(x), nn.SiLU(): x * sigmoid(x).
+--- nn.mish(x), nn.Mish(): x * tanh(softplus(x)) (Misra 2019).
+--- nn.selu(x), nn.SELU(): scaled ELU (Klambauer et al. 2017).
+--- nn.softplus(x), nn.Softplus(): log(1 + exp(x)).
+--- nn.logsigmoid(x), nn.LogSigmoid(): log(sigmoid(x)), exact for large -x.
+--- nn.hardswish(x), nn.Hardswish(): x * hardsigmoid(x).
+--- nn.hardsigmoid(x), nn.Hardsigmoid(): x / 6 + 1 / 2 within 0..1.
+--- nn.leaky_relu(x, slope = 0.01), nn.LeakyReLU(slope): x, or slope * x below
+-- 0.
+--- nn.elu(x, alpha = 1), nn.ELU(alpha): x, or alpha * (exp(x) - 1) below 0.
+--- nn.softmax(x, dim), nn.Softmax(dim = -1): exp(x) over its sum along dim.
+--- nn.log_softmax(x, dim), nn.LogSoftmax(dim = -1): the logarithm of softmax.
+
 -- Layer name, op, and its option with a default (both may be absent).
 local rows = {
   {"ReLU", "relu"}, {"Tanh", "tanh"}, {"Sigmoid", "sigmoid"},
@@ -49,53 +67,67 @@ end
 
 -- -- Compositions -----------------------------------------------------------
 
--- relu6, hardtanh(x, low, high): x kept within bounds.
+--- nn.hardtanh(x, low = -1, high = 1), nn.Hardtanh(min_val, max_val): x kept
+-- within bounds.
 function M.hardtanh(x, low, high)
   local y = limn.clamp(x, low or -1, high or 1)
   return y
 end
+--- nn.relu6(x), nn.ReLU6(): x kept within 0..6.
 function M.relu6(x)
   local y = limn.clamp(x, 0, 6)
   return y
 end
+--- nn.softsign(x), nn.Softsign(): x / (1 + |x|).
 function M.softsign(x)
   local y = x / (x:abs() + 1)
   return y
 end
+--- nn.tanhshrink(x), nn.Tanhshrink(): x - tanh(x).
 function M.tanhshrink(x)
   local y = x - x:tanh()
   return y
 end
--- 0 within -lambda..lambda; outside x, or x moved towards 0.
+--- nn.hardshrink(x, lambda = 0.5), nn.Hardshrink(lambd): 0 within
+-- -lambda..lambda, else x.
 function M.hardshrink(x, lambda)
   local y = limn.where(x:abs():gt(lambda or 0.5), x, 0)
   return y
 end
+--- nn.softshrink(x, lambda = 0.5), nn.Softshrink(lambd): 0 within
+-- -lambda..lambda, else x moved by lambda towards 0.
 function M.softshrink(x, lambda)
   lambda = lambda or 0.5
   local y = limn.where(x:abs():gt(lambda), x - x:sign() * lambda, 0)
   return y
 end
+--- nn.threshold(x, threshold, value), nn.Threshold(threshold, value): x above
+-- the threshold, else value.
 function M.threshold(x, threshold, value)
   local y = limn.where(x:gt(threshold), x, value)
   return y
 end
+--- nn.celu(x, alpha = 1), nn.CELU(alpha): x, or alpha * (exp(x / alpha) - 1)
+-- below 0.
 function M.celu(x, alpha)
   alpha = alpha or 1
   local y = limn.where(x:gt(0), x, (x:minimum(0) / alpha):expm1() * alpha)
   return y
 end
+--- nn.softmin(x, dim = -1), nn.Softmin(dim): softmax(-x).
 function M.softmin(x, dim)
   local y = limn.softmax(-x, dim or -1)
   return y
 end
--- The first half of dim, times the sigmoid of the second.
+--- nn.glu(x, dim = -1), nn.GLU(dim): the first half of dim, times the sigmoid
+-- of the second.
 function M.glu(x, dim)
   local parts = x:chunk(2, dim or -1)
   local y = parts[1] * parts[2]:sigmoid()
   return y
 end
--- x, or weight * x below 0; one weight, or one per channel (dim 2).
+--- nn.prelu(x, weight): x, or weight * x below 0; weight is [1], or [channels]
+-- for x of [rows, channels, ...].
 function M.prelu(x, weight)
   weight = check.near(weight, x)
   if x:dim() > 2 and weight:size(1) ~= 1 then
@@ -135,7 +167,8 @@ for _, row in ipairs(compositions) do
   M[name] = Class
 end
 
--- nn.PReLU([count = 1 [, {init = 0.25, dtype}]]): its slopes are trained.
+--- nn.PReLU(count = 1 [, {init = 0.25, dtype}]): prelu with trained slopes, one
+-- or one per channel. Parameters: weight [count].
 local PReLU = Module:extend "PReLU"
 function PReLU:init(count, options)
   local o = read_options(options, {"init", "dtype"}, "PReLU")
@@ -149,11 +182,12 @@ end
 function PReLU:describe() return tostring(self.weight.shape[1]) end
 M.PReLU = PReLU
 
+--- nn.Identity(): x itself.
 local Identity = Module:extend "Identity"
 function Identity:forward(x) return x end -- luacheck: no self
 M.Identity = Identity
 
--- Flatten(first, last): dims first..last as one; all but the rows by default.
+--- nn.Flatten(first = 2, last = -1): dims first..last as one.
 local Flatten = Module:extend "Flatten"
 function Flatten:init(first, last)
   self.first, self.last = first or 2, last or -1
@@ -165,7 +199,7 @@ end
 function Flatten:describe() return self.first .. ", " .. self.last end
 M.Flatten = Flatten
 
--- Unflatten(dim, sizes): one dim as several.
+--- nn.Unflatten(dim, sizes): one dim as several; one size may be -1.
 local Unflatten = Module:extend "Unflatten"
 function Unflatten:init(dim, sizes)
   if type(dim) ~= "number" or type(sizes) ~= "table" then

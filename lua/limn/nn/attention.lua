@@ -45,9 +45,11 @@ local function attend(q, k, v, o, drop)
   return y, w
 end
 
--- scaled_dot_product_attention(q, k, v, {mask, causal = false, dropout = 0,
--- scale}): q is [..., queries, width], k [..., keys, width], v [..., keys,
--- any]. A bool mask holds true for what takes part, another is added.
+--- nn.scaled_dot_product_attention(q, k, v [, {mask, causal = false, dropout =
+-- 0, scale}]): softmax(q k' * scale) v. q is [..., queries, width], k [...,
+-- keys, width], v [..., keys, any]; scale is 1 / sqrt(width) unless given. A
+-- bool mask holds true for what takes part, another is added to the scores;
+-- causal hides later keys.
 function M.scaled_dot_product_attention(q, k, v, options)
   local who = "scaled_dot_product_attention"
   local o = read_options(options, {"mask", "causal", "dropout", "scale"}, who)
@@ -65,8 +67,14 @@ function M.scaled_dot_product_attention(q, k, v, options)
   return y
 end
 
--- nn.MultiheadAttention(embed_dim, num_heads [, {dropout = 0, bias = true,
--- batch_first = false, dtype}])
+--- nn.MultiheadAttention(embed_dim, num_heads [, {dropout = 0, bias = true,
+-- batch_first = false, dtype}]): attention(query, key, value [, options]) gives
+-- the result and the weights [rows, queries, keys], the mean of the heads.
+-- Inputs are [positions, rows, embed_dim] ([rows, positions, embed_dim] with
+-- batch_first), or without rows. Options of the call: attn_mask [queries, keys]
+-- and key_padding_mask [rows, keys] (bool: true is left out; others are added),
+-- is_causal, need_weights = true, average_attn_weights = true. Parameters:
+-- in_proj_weight, in_proj_bias, out_proj.
 local MHA = Module:extend "MultiheadAttention"
 
 function MHA:init(width, heads, options)
@@ -132,11 +140,6 @@ local function masks(self, o)
   return list
 end
 
--- attention(query, key, value [, options]) gives the result and the weights
--- [rows, queries, keys], the mean of the heads. Inputs are [positions, rows,
--- embed_dim] ([rows, positions, embed_dim] with batch_first), or without rows.
--- Options: attn_mask and key_padding_mask (bool: true is left out; or added),
--- is_causal, need_weights = true, average_attn_weights = true.
 function MHA:forward(query, key, value, options)
   local o = read_options(options, {"attn_mask", "key_padding_mask",
     "is_causal", "need_weights", "average_attn_weights"},

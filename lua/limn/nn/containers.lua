@@ -25,7 +25,9 @@ local function check(layer, i, who)
   end
 end
 
--- nn.Sequential(a, b, ...) or nn.Sequential {a, b, ...}
+--- nn.Sequential(a, b, ...) or nn.Sequential {a, b, ...}: layers and plain
+-- functions, each called with what the one before gave. Children stand at 1..n;
+-- `seq:append(layer)` adds one.
 function Sequential:init(first, ...)
   local n = select("#", ...) + 1
   local layers = {first, ...}
@@ -54,7 +56,8 @@ function Sequential:forward(x)
   return x
 end
 
--- nn.ModuleList {a, b, ...}: list[i], #list, list:append(layer)
+--- nn.ModuleList {a, b, ...}: layers that only their owner calls, as list[i];
+-- #list, list:append(layer).
 local ModuleList = Module:extend "ModuleList"
 function ModuleList:init(layers)
   for i, layer in ipairs(layers or {}) do
@@ -68,8 +71,9 @@ function ModuleList:append(layer)
   return self
 end
 
--- nn.ModuleDict {name = layer, ...}: dict.name, dict[name]; dict:keys() lists
--- the names, first those of the constructor, sorted.
+--- nn.ModuleDict {name = layer, ...}: layers that only their owner calls, as
+-- dict.name; dict:keys() lists the names, first those of the constructor,
+-- sorted.
 local ModuleDict = Module:extend "ModuleDict"
 function ModuleDict:init(layers)
   local names = {}

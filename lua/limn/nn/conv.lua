@@ -73,10 +73,17 @@ local allowed = {"stride", "padding", "dilation", "groups"}
 local allowed_back = {"stride", "padding", "output_padding", "dilation",
                       "groups"}
 
--- conv1d, conv2d(x, weight [, bias [, {stride = 1, padding = 0, dilation = 1,
--- groups = 1}]]): weight is [out, in / groups, kernel...]; padding may be
--- "same". conv_transpose1d, conv_transpose2d also take output_padding; their
--- weight is [in, out / groups, kernel...].
+--- nn.conv1d(x, weight [, bias [, {stride = 1, padding = 0, dilation = 1,
+-- groups = 1}]]): x is [rows, channels, size] or without rows, weight [out,
+-- channels / groups, kernel], bias [out]. padding may be "same" or "valid".
+--- nn.conv2d(x, weight [, bias [, {stride = 1, padding = 0, dilation = 1,
+-- groups = 1}]]): the same for [rows, channels, height, width]; options are a
+-- number for both dims or a list of two.
+--- nn.conv_transpose1d(x, weight [, bias [, {stride = 1, padding = 0,
+-- output_padding = 0, dilation = 1, groups = 1}]]): the transpose of conv1d as
+-- a linear map; weight is [channels, out / groups, kernel].
+--- nn.conv_transpose2d(x, weight [, bias [, {stride = 1, padding = 0,
+-- output_padding = 0, dilation = 1, groups = 1}]]): the same of conv2d.
 for n = 1, 2 do
   local who, back = "conv" .. n .. "d", "conv_transpose" .. n .. "d"
   M[who] = function(x, weight, bias, options)
@@ -117,8 +124,18 @@ local function parameters(self, shape, n_out, options)
   end
 end
 
--- nn.Conv2d(n_in, n_out, kernel [, {stride = 1, padding = 0, dilation = 1,
--- groups = 1, bias = true, dtype = "float32"}]), and so on.
+--- nn.Conv1d(n_in, n_out, kernel [, {stride = 1, padding = 0, dilation = 1,
+-- groups = 1, bias = true, dtype = "float32"}]): conv1d with trained weight
+-- [n_out, n_in / groups, kernel] and bias [n_out].
+--- nn.Conv2d(n_in, n_out, kernel [, {stride = 1, padding = 0, dilation = 1,
+-- groups = 1, bias = true, dtype = "float32"}]): conv2d with trained weight
+-- [n_out, n_in / groups, kernel, kernel] and bias [n_out].
+--- nn.ConvTranspose1d(n_in, n_out, kernel [, {stride = 1, padding = 0,
+-- output_padding = 0, dilation = 1, groups = 1, bias = true, dtype}]):
+-- conv_transpose1d with trained weight [n_in, n_out / groups, kernel].
+--- nn.ConvTranspose2d(n_in, n_out, kernel [, {stride = 1, padding = 0,
+-- output_padding = 0, dilation = 1, groups = 1, bias = true, dtype}]):
+-- conv_transpose2d with trained weight [n_in, n_out / groups, kernel, kernel].
 local function layer(name, n, transposed)
   local Class = Module:extend(name)
   local f = M[(transposed and "conv_transpose" or "conv") .. n .. "d"]

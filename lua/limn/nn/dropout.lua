@@ -24,7 +24,8 @@ local function drop(x, p)
   return y
 end
 
--- dropout(x, p, training), or dropout(x, {p = 0.5, training = true})
+--- nn.dropout(x, p = 0.5, training = true), or with {p, training}: each element
+-- becomes 0 with probability p, the others are divided by 1 - p.
 function M.dropout(x, options, training)
   if type(options) == "number" then
     options = {p = options, training = training}
@@ -35,6 +36,8 @@ function M.dropout(x, options, training)
   return y
 end
 
+--- nn.Dropout(p = 0.5): dropout in training, x itself in eval mode. One graph
+-- serves both modes.
 local Dropout = Module:extend "Dropout"
 
 function Dropout:init(p)
@@ -73,6 +76,12 @@ local function drop_channels(x, p)
   return y
 end
 
+--- nn.dropout1d(x, p = 0.5, training = true): dropout of whole channels of
+-- [rows, channels, size].
+--- nn.dropout2d(x, p = 0.5, training = true): dropout of whole channels of
+-- [rows, channels, height, width].
+--- nn.Dropout1d(p = 0.5): dropout1d in training.
+--- nn.Dropout2d(p = 0.5): dropout2d in training.
 local function channel_layer(nd)
   local name = "Dropout" .. nd .. "d"
   local Class = Module:extend(name)

@@ -10,8 +10,9 @@ local limn = require "limn.lazy"
 
 local M = {}
 
--- embedding(index, weight [, {padding_idx}]): the rows of weight at the
--- positions in index; the row padding_idx gets no gradient.
+--- nn.embedding(index, weight [, {padding_idx}]): the rows of weight [count,
+-- width] at the positions in index (ints, from 1), [..., width]; the row
+-- padding_idx gets no gradient. A position out of range is an error.
 function M.embedding(index, weight, options)
   local o = read_options(options, {"padding_idx"}, "embedding")
   check.tensor(index, "embedding", "index")
@@ -24,7 +25,8 @@ function M.embedding(index, weight, options)
   return y
 end
 
--- nn.Embedding(count, width [, {padding_idx, dtype}])
+--- nn.Embedding(count, width [, {padding_idx, dtype}]): embedding with a
+-- trained table. Parameters: weight [count, width], normal at first.
 local Embedding = Module:extend "Embedding"
 function Embedding:init(count, width, options)
   local o = read_options(options, {"padding_idx", "dtype"}, "Embedding")
@@ -55,8 +57,8 @@ function Embedding:describe()
 end
 M.Embedding = Embedding
 
--- bilinear(x, y, weight [, bias]): weight is [out, in1, in2]; element o of the
--- result is x' weight[o] y.
+--- nn.bilinear(x, y, weight [, bias]): element o of the result is x' weight[o]
+-- y; x is [..., n1], y [..., n2], weight [out, n1, n2], bias [out].
 function M.bilinear(x, y, weight, bias)
   check.tensor(x, "bilinear", "first input")
   check.tensor(y, "bilinear", "second input")
@@ -71,7 +73,8 @@ function M.bilinear(x, y, weight, bias)
   return z
 end
 
--- nn.Bilinear(n_in1, n_in2, n_out [, {bias = true, dtype}])
+--- nn.Bilinear(n_in1, n_in2, n_out [, {bias = true, dtype}]): bilinear with
+-- trained weight and bias.
 local Bilinear = Module:extend "Bilinear"
 function Bilinear:init(n1, n2, out, options)
   local o = read_options(options, {"bias", "dtype"}, "Bilinear")

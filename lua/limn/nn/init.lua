@@ -29,7 +29,9 @@ local function cell(kind, name)
     return c
   end
 end
--- A tensor that is trained, and one that is only saved with the model.
+--- nn.Parameter(t): a cell that is trained, with the value t at first (a float
+-- tensor, or a table or number to make one of).
+--- nn.Buffer(t): a cell that is saved with the model but not trained.
 nn.Parameter = cell("param", "Parameter")
 nn.Buffer = cell("buffer", "Buffer")
 

@@ -28,16 +28,22 @@ local function fill(cell, how, a, b)
   return cell
 end
 
+--- nn.init.constant(cell, v): all elements v. Each of nn.init assigns the cell
+-- and returns it, and exists under PyTorch's name with an underscore too.
 function M.constant(cell, v)
   cell:assign(limn.full(cell.shape, v, {dtype = cell.dtype}))
   return cell
 end
+--- nn.init.zeros(cell): all elements 0.
+--- nn.init.ones(cell): all elements 1.
 function M.zeros(cell) return M.constant(cell, 0) end
 function M.ones(cell) return M.constant(cell, 1) end
 
+--- nn.init.uniform(cell, low = 0, high = 1): uniform values.
 function M.uniform(cell, low, high)
   return fill(cell, "uniform", low or 0, high or 1)
 end
+--- nn.init.normal(cell, mean = 0, std = 1): normal values.
 function M.normal(cell, mean, std)
   return fill(cell, "normal", mean or 0, std or 1)
 end
@@ -55,18 +61,23 @@ local function fans(cell)
   return s[2] * window, s[1] * window
 end
 
--- Glorot and Bengio 2010.
+--- nn.init.xavier_uniform(cell, gain = 1): uniform within gain * sqrt(6 / (in +
+-- out)) (Glorot and Bengio 2010). A convolution's window counts on both sides.
 function M.xavier_uniform(cell, gain)
   local n_in, n_out = fans(cell)
   local bound = (gain or 1) * math.sqrt(6 / (n_in + n_out))
   return fill(cell, "uniform", -bound, bound)
 end
+--- nn.init.xavier_normal(cell, gain = 1): normal with deviation gain * sqrt(2 /
+-- (in + out)).
 function M.xavier_normal(cell, gain)
   local n_in, n_out = fans(cell)
   return fill(cell, "normal", 0, (gain or 1) * math.sqrt(2 / (n_in + n_out)))
 end
 
--- The factor that keeps a signal's size through an activation.
+--- nn.init.calculate_gain(name [, a]) -> number: the factor that keeps a
+-- signal's size through an activation: linear, sigmoid, tanh, relu, selu, or
+-- leaky_relu with slope a.
 function M.calculate_gain(name, a)
   local gains = {linear = 1, sigmoid = 1, conv1d = 1, conv2d = 1,
                  tanh = 5 / 3, relu = math.sqrt(2), selu = 3 / 4}
@@ -93,16 +104,21 @@ local function kaiming(cell, how, who)
   return gain / math.sqrt(o.mode == "fan_out" and n_out or n_in)
 end
 
--- He et al. 2015; the gain fits relu.
+--- nn.init.kaiming_uniform(cell [, {a = 0, mode = "fan_in", nonlinearity =
+-- "leaky_relu"}]): uniform within gain * sqrt(3 / fan) (He et al. 2015). A
+-- number instead of the options is the gain.
 function M.kaiming_uniform(cell, how)
   local bound = kaiming(cell, how, "kaiming_uniform") * math.sqrt(3)
   return fill(cell, "uniform", -bound, bound)
 end
+--- nn.init.kaiming_normal(cell [, options]): normal with deviation gain /
+-- sqrt(fan); kaiming_uniform's options.
 function M.kaiming_normal(cell, how)
   return fill(cell, "normal", 0, kaiming(cell, how, "kaiming_normal"))
 end
 
--- Normal, with what lies outside low..high drawn anew.
+--- nn.init.trunc_normal(cell, mean = 0, std = 1, low = -2, high = 2): normal,
+-- with what lies outside low..high drawn anew.
 function M.trunc_normal(cell, mean, std, low, high)
   mean, std, low, high = mean or 0, std or 1, low or -2, high or 2
   fill(cell, "normal", mean, std)
@@ -116,7 +132,7 @@ function M.trunc_normal(cell, mean, std, low, high)
   return cell
 end
 
--- Ones on the diagonal of a matrix.
+--- nn.init.eye(cell): ones on the diagonal of a matrix, else 0.
 function M.eye(cell)
   local s = cell.shape
   if #s ~= 2 then core.fail("eye needs two dims, got " .. #s) end
@@ -124,9 +140,9 @@ function M.eye(cell)
   return cell
 end
 
--- Rows (or columns, where there are more rows) that are orthogonal and of
--- length `gain`; dims after the first count as one. Gram and Schmidt's method,
--- twice over, of normal values (Saxe et al. 2013).
+--- nn.init.orthogonal(cell, gain = 1): rows (or columns, where there are more
+-- rows) that are orthogonal and of length gain; dims after the first count as
+-- one (Saxe et al. 2013). By Gram and Schmidt's method, twice over.
 function M.orthogonal(cell, gain)
   local s = cell.shape
   if #s < 2 then core.fail("orthogonal needs two dims or more, got " .. #s) end

@@ -8,7 +8,8 @@ local limn = require "limn.lazy"
 
 local M = {}
 
--- linear(x, weight [, bias]): weight is [out, in].
+--- nn.linear(x, weight [, bias]): x times the transpose of weight, plus bias. x
+-- is [..., in], weight [out, in], bias [out].
 function M.linear(x, weight, bias)
   local y = limn.matmul(x, weight, false, true)
   if bias ~= nil then y = y + bias end
@@ -24,7 +25,9 @@ local function whole(n, what)
   end
 end
 
--- nn.Linear(n_in, n_out [, {bias = true, dtype = "float32"}])
+--- nn.Linear(n_in, n_out [, {bias = true, dtype = "float32"}]): linear with
+-- trained weight [n_out, n_in] and bias [n_out], uniform within 1 / sqrt(n_in)
+-- at first.
 function Linear:init(n_in, n_out, options)
   whole(n_in, "the number of inputs")
   whole(n_out, "the number of outputs")

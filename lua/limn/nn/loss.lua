@@ -47,6 +47,9 @@ local function same_rank(x, y, who)
   end
 end
 
+--- nn.mse_loss(x, target [, {reduction = "mean"}]), nn.MSELoss(options): the
+-- squares of x - target, of one shape. The reduction is "mean", "sum" or
+-- "none", here as in all losses.
 function M.mse_loss(x, y, options)
   local _, r = options_of(options, {}, "mse_loss")
   same_rank(x, y, "mse_loss")
@@ -54,6 +57,7 @@ function M.mse_loss(x, y, options)
   return l
 end
 
+--- nn.l1_loss(x, target [, {reduction}]), nn.L1Loss(options): |x - target|.
 function M.l1_loss(x, y, options)
   local _, r = options_of(options, {}, "l1_loss")
   same_rank(x, y, "l1_loss")
@@ -61,7 +65,8 @@ function M.l1_loss(x, y, options)
   return l
 end
 
--- Square near 0, a line beyond delta.
+--- nn.huber_loss(x, target [, {delta = 1, reduction}]), nn.HuberLoss(options):
+-- half the square of x - target within delta, a line of slope delta beyond.
 function M.huber_loss(x, y, options)
   local o, r = options_of(options, {"delta"}, "huber_loss")
   same_rank(x, y, "huber_loss")
@@ -72,6 +77,8 @@ function M.huber_loss(x, y, options)
   return l
 end
 
+--- nn.smooth_l1_loss(x, target [, {beta = 1, reduction}]),
+-- nn.SmoothL1Loss(options): huber_loss over beta.
 function M.smooth_l1_loss(x, y, options)
   local o, r = options_of(options, {"beta"}, "smooth_l1_loss")
   same_rank(x, y, "smooth_l1_loss")
@@ -84,8 +91,10 @@ function M.smooth_l1_loss(x, y, options)
   return l
 end
 
--- Binary cross entropy of logits x with targets y in 0..1; {pos_weight =} is
--- the weight of positive targets, {weight =} that of each value.
+--- nn.bce_with_logits(x, target [, {weight, pos_weight, reduction}]),
+-- nn.binary_cross_entropy_with_logits, nn.BCEWithLogitsLoss(options): binary
+-- cross entropy of logits x with targets in 0..1; pos_weight is the weight of
+-- positive targets, weight that of each value.
 function M.bce_with_logits(x, y, options)
   local o, r = options_of(options, {"weight", "pos_weight"},
                           "bce_with_logits")
@@ -159,8 +168,10 @@ local function reduce_labels(l, w, counts, how)
   return l
 end
 
--- Negative log likelihood: x holds log probabilities; labels count from 1.
--- {weight = per class, ignore_index = a label that does not count}
+--- nn.nll_loss(x, labels [, {weight, ignore_index, reduction}]),
+-- nn.NLLLoss(options): minus the log probability of each label. x holds log
+-- probabilities as cross_entropy's x, labels are whole numbers from 1; weight
+-- is [classes]; labels equal to ignore_index do not count.
 function M.nll_loss(x, labels, options)
   local o, r = options_of(options, {"weight", "ignore_index"}, "nll_loss")
   local dim = class_dim(x, "nll_loss")
@@ -196,10 +207,11 @@ local function soft_cross_entropy(logp, target, dim, o, r)
   return l
 end
 
--- Cross entropy of logits x: [classes], [rows, classes] or [rows, classes,
--- ...]. The target holds labels that count from 1, or as many dims of
--- probabilities. {weight = per class, label_smoothing = 0, ignore_index = a
--- label that does not count}
+--- nn.cross_entropy(x, target [, {weight, label_smoothing = 0, ignore_index,
+-- reduction}]), nn.CrossEntropyLoss(options): cross entropy of logits x:
+-- [classes], [rows, classes] or [rows, classes, ...]. The target holds labels
+-- that count from 1, without the dim of the classes, or probabilities in x's
+-- shape. A label out of range is an error that names its row.
 function M.cross_entropy(x, target, options)
   local o, r = options_of(options, {"weight", "label_smoothing",
                                     "ignore_index"}, "cross_entropy")
@@ -231,7 +243,9 @@ function M.cross_entropy(x, target, options)
   return l
 end
 
--- Binary cross entropy of probabilities x; logarithms are at least -100.
+--- nn.binary_cross_entropy(x, target [, {weight, reduction}]),
+-- nn.BCELoss(options): binary cross entropy of probabilities x; logarithms are
+-- at least -100.
 function M.binary_cross_entropy(x, y, options)
   local o, r = options_of(options, {"weight"}, "binary_cross_entropy")
   same_rank(x, y, "binary_cross_entropy")
@@ -241,8 +255,9 @@ function M.binary_cross_entropy(x, y, options)
   return l
 end
 
--- Kullback and Leibler's divergence of log probabilities x from the target
--- {log_target = false}; reduction "batchmean" divides the sum by the rows.
+--- nn.kl_div(x, target [, {log_target = false, reduction}]),
+-- nn.KLDivLoss(options): Kullback and Leibler's divergence of log probabilities
+-- x from the target; reduction "batchmean" divides the sum by the rows.
 function M.kl_div(x, y, options)
   local o = read_options(options, {"log_target", "reduction"}, "kl_div")
   local r = o.reduction
@@ -261,7 +276,9 @@ function M.kl_div(x, y, options)
   return l
 end
 
--- The cosine of the angle between x and y along dim (2), norms at least eps.
+--- nn.cosine_similarity(x, y [, {dim = 2, eps = 1e-8}]),
+-- nn.CosineSimilarity(options): the cosine of the angle between x and y along
+-- dim; norms count as at least eps.
 function M.cosine_similarity(x, y, options)
   local o = read_options(options, {"dim", "eps"}, "cosine_similarity")
   check(x, "first input", "cosine_similarity")

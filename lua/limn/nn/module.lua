@@ -87,7 +87,10 @@ local function class_of(parent, name)
   })
 end
 
--- Make a subclass.
+--- Module:extend(name) -> class: a class of modules. Its `init(self, ...)`
+-- is called by Class(...), its `forward(self, ...)` by instance(...). Fields
+-- that hold parameters, buffers and modules, also in plain tables, are found by
+-- walking them in the order in which they were set.
 function Module.extend(parent, name)
   if type(parent) ~= "table" or not rawget(parent, "is_limn_class") then
     local shown = type(parent) == "string" and parent or "Net"
@@ -120,7 +123,8 @@ local function instance(self, who)
             "net:" .. who .. "(...), with a colon")
 end
 
--- A list of the parameters, or of those whose name matches, as in "head.*".
+--- Module:parameters([pattern]) -> list of cells: the parameters, or those
+-- whose name matches, as in "head.*". Each once, in the order of definition.
 function Module:parameters(pattern)
   instance(self, "parameters")
   local list, names = {}, {}
@@ -137,27 +141,30 @@ function Module:parameters(pattern)
   return list
 end
 
--- for name, parameter in net:named_parameters() do
+--- Module:named_parameters(): for name, parameter in net:named_parameters() do.
 function Module:named_parameters()
   instance(self, "named_parameters")
   walk.name_cells(self)
   return walk.each(walk.cells(self, "param"))
 end
 
+--- Module:named_buffers(): for name, buffer in net:named_buffers() do.
 function Module:named_buffers()
   instance(self, "named_buffers")
   walk.name_cells(self)
   return walk.each(walk.cells(self, "buffer"))
 end
 
--- for path, cell, owner in net:named_cells() do: whatever a file stores.
+--- Module:named_cells(): for path, cell, owner in net:named_cells() do;
+-- whatever a file stores.
 function Module:named_cells()
   instance(self, "named_cells")
   walk.name_cells(self)
   return walk.each(walk.cells(self))
 end
 
--- for path, module in net:named_modules() do: itself ("") and all below.
+--- Module:named_modules(): for path, module in net:named_modules() do; itself
+-- ("") and all below.
 function Module:named_modules()
   local list = {}
   walk.walk(instance(self, "named_modules"), function(kind, path, v, _, again)
@@ -175,7 +182,8 @@ function Module:named_modes()
   return walk.each(list)
 end
 
--- Call f with every module, children before their parents.
+--- Module:apply(f) -> itself: call f with every module, children before their
+-- parents.
 function Module:apply(f)
   local list = {}
   for _, m in Module.named_modules(self) do list[#list + 1] = m end
@@ -203,6 +211,8 @@ local function set_training(self, on)
   return self
 end
 
+--- Module:train(on = true) -> itself: training mode of it and all below.
+--- Module:eval() -> itself: the same as train(false).
 function Module:train(on)
   return set_training(instance(self, "train"), on ~= false)
 end
@@ -218,7 +228,8 @@ function Module:to()
             "move the arguments: net(x:to(device))")
 end
 
--- f(x) in training, x itself otherwise; a trace records both.
+--- Module:when_training(f, x): f(x) in training, x itself otherwise; a trace
+-- records both.
 function Module:when_training(f, x)
   local mode = Module.mode(self)
   if core.tracing() then
@@ -238,7 +249,8 @@ end
 
 -- -- State -----------------------------------------------------------------
 
--- Stop (or, with false, resume) training the parameters.
+--- Module:freeze(on = true) -> itself: stop (or, with false, resume) training
+-- the parameters.
 function Module:freeze(on)
   for _, item in ipairs(walk.cells(instance(self, "freeze"), "param")) do
     item[2].frozen = on ~= false
@@ -246,7 +258,8 @@ function Module:freeze(on)
   return self
 end
 
--- A table of all parameters and buffers by name; later training leaves it.
+--- Module:state_dict() -> table: all parameters and buffers by name, as tensors
+-- that later training leaves alone.
 function Module:state_dict()
   local t = {}
   for _, item in ipairs(walk.cells(instance(self, "state_dict"))) do
@@ -274,8 +287,10 @@ local function sorted(t)
   return list
 end
 
--- Assign tensors by name. All names and shapes are checked before the first is
--- assigned. {strict = false} lets names be missing or left over.
+--- Module:load_state_dict(t [, {strict = true, base = ""}]): assign the values
+-- in t by name, to those below the path `base`. With strict, missing and
+-- surplus names raise; a shape that differs always does, before anything is
+-- assigned.
 function Module:load_state_dict(t, options)
   options = read_options(options, {"strict"}, "load_state_dict")
   local strict = options.strict ~= false
@@ -314,7 +329,8 @@ function Module:load_state_dict(t, options)
   return self
 end
 
--- A deep copy with cells of its own; what was tied stays tied.
+--- Module:clone() -> module: a deep copy with cells of its own; cells shared
+-- inside stay shared.
 function Module:clone()
   local copies = {}
   local function copy(v)

@@ -62,8 +62,9 @@ local function span(o, who)
   return -n
 end
 
--- layer_norm(x, {shape, weight, bias, eps = 1e-5}): over the dims of `shape`
--- or of the weight, else over the last.
+--- nn.layer_norm(x [, {shape, weight, bias, eps = 1e-5}]): x to mean 0 and
+-- variance 1 over its last dims: those of `shape` or of the weight, else one
+-- (Ba et al. 2016); then times weight, plus bias.
 function M.layer_norm(x, options)
   local o = read_options(options, {"shape", "weight", "bias", "eps"},
                          "layer_norm")
@@ -73,7 +74,8 @@ function M.layer_norm(x, options)
   return y
 end
 
--- rms_norm(x, {shape, weight, eps}); eps is float32's unless given.
+--- nn.rms_norm(x [, {shape, weight, eps = 2^-23}]): x over the root of its mean
+-- square over the last dims (Zhang and Sennrich 2019).
 function M.rms_norm(x, options)
   local o = read_options(options, {"shape", "weight", "eps"}, "rms_norm")
   check.tensor(x, "rms_norm")
@@ -82,8 +84,9 @@ function M.rms_norm(x, options)
   return y
 end
 
--- nn.LayerNorm(shape [, {eps, elementwise_affine = true, bias = true,
--- dtype}])
+--- nn.LayerNorm(shape [, {eps = 1e-5, elementwise_affine = true, bias = true,
+-- dtype}]): layer_norm over the last dims, of sizes `shape` (a number or a
+-- list). Parameters: weight and bias of that shape.
 local LayerNorm = Module:extend "LayerNorm"
 function LayerNorm:init(shape, options)
   local o = read_options(options, {"eps", "elementwise_affine", "bias",
@@ -103,8 +106,8 @@ end
 function LayerNorm:describe() return table.concat(self.shape, ", ") end
 M.LayerNorm = LayerNorm
 
--- nn.RMSNorm(shape [, {eps, elementwise_affine = true, dtype}]); eps is that
--- of the dtype unless given.
+--- nn.RMSNorm(shape [, {eps, elementwise_affine = true, dtype}]): rms_norm over
+-- the last dims. Parameters: weight.
 local RMSNorm = Module:extend "RMSNorm"
 function RMSNorm:init(shape, options)
   local o = read_options(options, {"eps", "elementwise_affine", "dtype"},
@@ -138,8 +141,9 @@ local function by_channel(x, weight, bias)
   return x
 end
 
--- group_norm(x, {groups, weight, bias, eps = 1e-5}): x is [rows, channels,
--- ...].
+--- nn.group_norm(x, {groups, weight, bias, eps = 1e-5}): x of [rows, channels,
+-- ...] to mean 0 and variance 1 over each group of channels of a row (Wu and He
+-- 2018); weight and bias are [channels].
 function M.group_norm(x, options)
   local o = read_options(options, {"groups", "weight", "bias", "eps"},
                          "group_norm")
@@ -155,7 +159,8 @@ function M.group_norm(x, options)
   return y
 end
 
--- nn.GroupNorm(groups, channels [, {eps, affine = true, dtype}])
+--- nn.GroupNorm(groups, channels [, {eps = 1e-5, affine = true, dtype}]):
+-- group_norm. Parameters: weight and bias [channels].
 local GroupNorm = Module:extend "GroupNorm"
 function GroupNorm:init(groups, n, options)
   local o = read_options(options, {"eps", "affine", "dtype"}, "GroupNorm")
@@ -187,7 +192,8 @@ local function each_channel(x, eps)
   return y
 end
 
--- instance_norm(x, {weight, bias, eps = 1e-5}): x is [rows, channels, ...].
+--- nn.instance_norm(x [, {weight, bias, eps = 1e-5}]): group_norm with a group
+-- for each channel.
 function M.instance_norm(x, options)
   local o = read_options(options, {"weight", "bias", "eps"}, "instance_norm")
   check.fits("instance_norm", x, 3, 8, nil, nil,
@@ -202,8 +208,10 @@ local function layout(n, nd)
   return "[rows, " .. n .. (", position"):rep(nd) .. "]"
 end
 
--- nn.InstanceNorm1d(channels [, {eps, affine = false, dtype}]); running
--- statistics are batch norm's alone.
+--- nn.InstanceNorm1d(channels [, {eps = 1e-5, affine = false, dtype}]):
+-- instance_norm of [rows, channels, size]. It keeps no running statistics.
+--- nn.InstanceNorm2d(channels [, {eps = 1e-5, affine = false, dtype}]):
+-- instance_norm of [rows, channels, height, width].
 local function instance(nd)
   local name = "InstanceNorm" .. nd .. "d"
   local Class = Module:extend(name)
@@ -269,9 +277,10 @@ local function unbiased(var, n)
   return y
 end
 
--- batch_norm(x, {weight, bias, running_mean, running_var, training = false,
--- momentum = 0.1, eps = 1e-5}). In training the batch's own statistics count,
--- and running ones that are buffers take them up.
+--- nn.batch_norm(x [, {weight, bias, running_mean, running_var, training =
+-- false, momentum = 0.1, eps = 1e-5}]): x of [rows, channels, ...] to mean 0
+-- and variance 1 per channel (Ioffe and Szegedy 2015). In training the batch's
+-- own statistics count, and running ones that are buffers take them up.
 function M.batch_norm(x, options)
   local o = read_options(options, {"weight", "bias", "running_mean",
     "running_var", "training", "momentum", "eps"}, "batch_norm")
@@ -316,8 +325,13 @@ local function take_up(self, mean, var, n, on)
   put(self.num_batches_tracked, count)
 end
 
--- nn.BatchNorm1d(channels [, {eps, momentum = 0.1 (false: the plain average),
--- affine = true, track_running_stats = true, dtype}])
+--- nn.BatchNorm1d(channels [, {eps = 1e-5, momentum = 0.1 (false: the plain
+-- average), affine = true, track_running_stats = true, dtype}]): batch_norm of
+-- [rows, channels] or [rows, channels, size], by the running statistics in eval
+-- mode. Parameters: weight and bias; buffers: running_mean, running_var,
+-- num_batches_tracked.
+--- nn.BatchNorm2d(channels [, {eps, momentum, affine, track_running_stats,
+-- dtype}]): the same of [rows, channels, height, width].
 local function batch(nd, low)
   local name = "BatchNorm" .. nd .. "d"
   local Class = Module:extend(name)

@@ -35,10 +35,11 @@ local function measure(x, dim)
   return mean, std
 end
 
--- nn.Normalize(x [, {dim = 1}]): x is the training data; the dims are those
--- that the mean is taken over (1: each column has its own; {1, 3, 4}: each
--- channel). nn.Normalize {mean = m, std = s} takes given numbers. What is
--- constant in x becomes 0.
+--- nn.Normalize(x [, {dim = 1}]): shift and scale inputs by the mean and
+-- deviation of the training data x, which ship with the model. dim says what
+-- the mean is taken over (1: each column has its own; {1, 3, 4}: each channel).
+-- nn.Normalize {mean = m, std = s} takes given numbers. What is constant in x
+-- becomes 0. Buffers: mean, std.
 function Normalize:init(x, options)
   local mean, std
   if type(x) == "table" and not getmetatable(x) and (x.mean or x.std) then

@@ -84,6 +84,15 @@ local function avg_pool(x, kernel, options, n, who)
   return y
 end
 
+--- nn.max_pool1d(x, kernel [, {stride = kernel, padding = 0, dilation = 1}]):
+-- the largest value of each window of [rows, channels, size]; padding counts as
+-- -inf.
+--- nn.max_pool2d(x, kernel [, {stride = kernel, padding = 0, dilation = 1}]):
+-- the same of [rows, channels, height, width].
+--- nn.avg_pool1d(x, kernel [, {stride = kernel, padding = 0, count_include_pad
+-- = true, divisor}]): the mean of each window of [rows, channels, size].
+--- nn.avg_pool2d(x, kernel [, {stride = kernel, padding = 0, count_include_pad
+-- = true, divisor}]): the same of [rows, channels, height, width].
 for n = 1, 2 do
   for name, rule in pairs {
     max_pool = {max_pool, {"stride", "padding", "dilation"}},
@@ -151,6 +160,12 @@ local function adaptive(x, size, bin, n)
   return x
 end
 
+--- nn.adaptive_avg_pool1d(x, size): the means of `size` bins of nearly equal
+-- width of [rows, channels, any].
+--- nn.adaptive_avg_pool2d(x, {height, width}): the same of two dims; a number
+-- stands for both.
+--- nn.adaptive_max_pool1d(x, size): the largest values of the bins.
+--- nn.adaptive_max_pool2d(x, {height, width}): the same of two dims.
 for n = 1, 2 do
   for name, bin in pairs {adaptive_avg_pool = bin_mean,
                           adaptive_max_pool = bin_max} do
@@ -249,8 +264,10 @@ local function resized(x, n, o, who)
   return x
 end
 
--- interpolate(x, {size = {h, w}, mode = "nearest"}), or scale_factor instead of
--- size; linear and bilinear also take align_corners.
+--- nn.interpolate(x, {size, scale_factor, mode = "nearest", align_corners =
+-- false}): [rows, channels, size] or [rows, channels, height, width] resized to
+-- `size` (a number or list) or by scale_factor. Modes: nearest, linear (3
+-- dims), bilinear (4 dims).
 function M.interpolate(x, options)
   local who = "interpolate"
   local o = read_options(options, {"size", "scale_factor", "mode",
@@ -282,8 +299,9 @@ end
 
 local column_keys = {"stride", "padding", "dilation"}
 
--- unfold(x, {kernel = 3, stride = 1, padding = 0, dilation = 1}): the windows
--- of [rows, channels, h, w] as columns [rows, channels * window, positions].
+--- nn.unfold(x, kernel [, {stride = 1, padding = 0, dilation = 1}]): the
+-- windows of [rows, channels, h, w] as columns [rows, channels * window,
+-- positions].
 function M.unfold(x, kernel, options)
   kernel, options = kernel_options(kernel, options, column_keys, "unfold")
   if not options.stride then
@@ -312,8 +330,9 @@ local function fold(x, o)
   return y
 end
 
--- fold(x, {height, width}, {kernel = 3, ...}): columns as unfold makes them,
--- added up where they came from.
+--- nn.fold(x, {height, width}, kernel [, {stride = 1, padding = 0, dilation =
+-- 1}]): columns as unfold makes them, added up where they came from: [rows,
+-- channels, height, width].
 function M.fold(x, size, kernel, options)
   kernel, options = kernel_options(kernel, options, column_keys, "fold")
   local o = lists(kernel, {stride = options.stride or 1,
@@ -334,7 +353,12 @@ local function options_text(o, keys)
   return more[1] and "{" .. table.concat(more, ", ") .. "}"
 end
 
--- MaxPool2d(2), MaxPool2d(3, {stride = 2, padding = 1}), and so on.
+--- nn.MaxPool1d(kernel [, {stride, padding, dilation}]): max_pool1d.
+--- nn.MaxPool2d(kernel [, {stride, padding, dilation}]): max_pool2d.
+--- nn.AvgPool1d(kernel [, {stride, padding, count_include_pad, divisor}]):
+-- avg_pool1d.
+--- nn.AvgPool2d(kernel [, {stride, padding, count_include_pad, divisor}]):
+-- avg_pool2d.
 local function pool_layer(name, f, keys)
   local Class = Module:extend(name)
   function Class:init(kernel, options)
@@ -351,7 +375,10 @@ local function pool_layer(name, f, keys)
   M[name] = Class
 end
 
--- AdaptiveAvgPool2d {1, 1}, and so on.
+--- nn.AdaptiveAvgPool1d(size): adaptive_avg_pool1d.
+--- nn.AdaptiveAvgPool2d {height, width}: adaptive_avg_pool2d.
+--- nn.AdaptiveMaxPool1d(size): adaptive_max_pool1d.
+--- nn.AdaptiveMaxPool2d {height, width}: adaptive_max_pool2d.
 local function adaptive_layer(name, f)
   local Class = Module:extend(name)
   function Class:init(size) self.size = size end
@@ -374,7 +401,8 @@ for n = 1, 2 do
                  M["adaptive_max_pool" .. n .. "d"])
 end
 
--- Upsample {scale_factor = 2}, or {size = {h, w}, mode = "bilinear"}.
+--- nn.Upsample {size, scale_factor, mode, align_corners}: interpolate as a
+-- layer.
 local Upsample = Module:extend "Upsample"
 local upsample_keys = {"size", "scale_factor", "mode", "align_corners"}
 function Upsample:init(options)

@@ -58,14 +58,16 @@ local function around(self, i, x, f)
   return y
 end
 
--- nn.TransformerEncoderLayer(d_model, nhead [, {dim_feedforward = 2048,
--- dropout = 0.1, activation = "relu", layer_norm_eps = 1e-5, batch_first,
--- norm_first, bias, dtype}])
+--- nn.TransformerEncoderLayer(d_model, nhead [, {dim_feedforward = 2048,
+-- dropout = 0.1, activation = "relu", layer_norm_eps = 1e-5, batch_first =
+-- false, norm_first = false, bias = true, dtype}]): self-attention and a
+-- feed-forward part, each with a norm and a way around (Vaswani et al. 2017).
+-- The call layer(src [, {src_mask, src_key_padding_mask, is_causal}]) takes src
+-- and masks as nn.MultiheadAttention does. activation may be a function.
 local Encoder = Module:extend "TransformerEncoderLayer"
 function Encoder:init(width, heads, options)
   build(self, width, heads, options, 2, "TransformerEncoderLayer")
 end
--- layer(src, {src_mask, src_key_padding_mask, is_causal})
 function Encoder:forward(src, options)
   local o = read_options(options, {"src_mask", "src_key_padding_mask",
                                    "is_causal"}, "TransformerEncoderLayer")
@@ -80,13 +82,14 @@ function Encoder:forward(src, options)
 end
 M.TransformerEncoderLayer = Encoder
 
--- nn.TransformerDecoderLayer, with the encoder layer's arguments.
+--- nn.TransformerDecoderLayer(d_model, nhead [, options]): with attention to
+-- `memory` between the encoder layer's parts; its arguments. The call is
+-- layer(tgt, memory [, {tgt_mask, memory_mask, tgt_key_padding_mask,
+-- memory_key_padding_mask, tgt_is_causal, memory_is_causal}]).
 local Decoder = Module:extend "TransformerDecoderLayer"
 function Decoder:init(width, heads, options)
   build(self, width, heads, options, 3, "TransformerDecoderLayer")
 end
--- layer(tgt, memory, {tgt_mask, memory_mask, tgt_key_padding_mask,
--- memory_key_padding_mask, tgt_is_causal, memory_is_causal})
 function Decoder:forward(tgt, memory, options)
   local o = read_options(options, {"tgt_mask", "memory_mask",
     "tgt_key_padding_mask", "memory_key_padding_mask", "tgt_is_causal",
@@ -108,7 +111,9 @@ function Decoder:forward(tgt, memory, options)
 end
 M.TransformerDecoderLayer = Decoder
 
--- nn.TransformerEncoder(layer, count [, norm]): copies of the layer in a row.
+--- nn.TransformerEncoder(layer, count [, norm]): `count` copies of the layer in
+-- a row, and a norm.
+--- nn.TransformerDecoder(layer, count [, norm]): the same of decoder layers.
 local function stack(name, Class, with_memory)
   local Stack = Module:extend(name)
   function Stack:init(layer, count, last)

@@ -70,9 +70,10 @@ local function total_norm(list, p)
   return total ^ (1 / p)
 end
 
--- The gradients scaled down so that their common norm is at most `max`, and
--- the norm they had. The originals stay: opt:step(clip_grad_norm(grads, 1)).
--- {norm_type = 2}; math.huge is the largest absolute value.
+--- optim.clip_grad_norm(grads, max [, {norm_type = 2}]) -> grads, norm: the
+-- gradients scaled down so that their common norm is at most max, and the norm
+-- they had. The originals stay: opt:step(optim.clip_grad_norm(grads, 1)).
+-- norm_type math.huge is the largest absolute value.
 function M.clip_grad_norm(grads, max, options)
   if type(options) == "number" then options = {norm_type = options} end
   options = read_options(options, {"norm_type"}, "clip_grad_norm")
@@ -89,7 +90,8 @@ function M.clip_grad_norm(grads, max, options)
   return mapped(grads, function(g) return g * by end), norm
 end
 
--- The gradients with every element clamped to -max..max.
+--- optim.clip_grad_value(grads, max) -> grads: every element clamped to
+-- -max..max.
 function M.clip_grad_value(grads, max)
   limit(max, "clip_grad_value")
   if #leaves(grads, {}, "clip_grad_value") == 0 then

@@ -147,8 +147,10 @@ local function check(o)
   end
 end
 
--- optim.CMAES(net [, {sigma = 0.3, population = 4 + 3 log n, diagonal = n >
--- 100, maximize = false}]). The search starts at the parameters' values.
+--- optim.CMAES(net [, {sigma = 0.3, population = 4 + 3 log n, diagonal = n >
+-- 100, maximize = false}]): a search without gradients that starts at the
+-- parameters' values: es:step(f) calls f with each candidate in the parameters;
+-- f gives its loss.
 local function new(params, options)
   options = read_options(options, {"sigma", "population", "diagonal",
                                    "maximize"}, "optim.CMAES")

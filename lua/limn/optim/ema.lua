@@ -27,8 +27,10 @@ local function state(self, name, value)
   return c
 end
 
--- optim.EMA(net, {decay = 0.999, warmup = false}); with warmup the decay is at
--- most (1 + t) / (10 + t) in step t, so that a short run forgets its start.
+--- optim.EMA(net [, {decay = 0.999, warmup = false}]): a moving average of the
+-- weights: ema:update() in each step, ema:swap(f) to run f with the averages.
+-- With warmup the decay is at most (1 + t) / (10 + t) in step t, so that a
+-- short run forgets its start.
 local function new(net, options)
   options = read_options(options, {"decay", "warmup"}, "optim.EMA")
   local decay = check_decay(options.decay or 0.999)

@@ -11,6 +11,11 @@ local function term(group, name)
   if not group.off[name] then return group.cells[name] end
 end
 
+--- optim.SGD(params [, {lr = 1e-3, momentum = 0, dampening = 0, weight_decay =
+-- 0, nesterov = false}]): gradient descent, with momentum. params is a model, a
+-- cell, a list of them, or groups {{params = ..., lr = ...}, ...}.
+-- opt:step(grads) takes what value_and_grad gives; opt:set {lr = ...} and
+-- opt:get "lr" trace nothing anew. All optimizers take maximize = false.
 M.SGD = class("SGD", {
   defaults = {lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0,
               nesterov = false},
@@ -93,10 +98,16 @@ local function adam(kind, decay, apart)
     prepare = adam_prepare, update = adam_update,
   })
 end
+--- optim.Adam(params [, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8,
+-- weight_decay = 0, amsgrad = false}]): Kingma and Ba 2015.
+--- optim.AdamW(params [, {lr, betas, eps, weight_decay = 0.01, amsgrad}]): with
+-- the decay apart from the gradient, Loshchilov and Hutter 2019.
 M.Adam = adam("Adam", 0, false)
 M.AdamW = adam("AdamW", 0.01, true)
 
--- Tieleman and Hinton 2012; `centered` subtracts the mean, Graves 2013.
+--- optim.RMSprop(params [, {lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay =
+-- 0, momentum = 0, centered = false}]): Tieleman and Hinton 2012; centered
+-- subtracts the mean, Graves 2013.
 M.RMSprop = class("RMSprop", {
   defaults = {lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0,
               momentum = 0, centered = false},
@@ -131,7 +142,8 @@ M.RMSprop = class("RMSprop", {
   end,
 })
 
--- Duchi, Hazan and Singer 2011.
+--- optim.Adagrad(params [, {lr = 0.01, lr_decay = 0, weight_decay = 0, eps =
+-- 1e-10, initial_accumulator_value = 0}]): Duchi, Hazan and Singer 2011.
 M.Adagrad = class("Adagrad", {
   defaults = {lr = 0.01, lr_decay = 0, weight_decay = 0, eps = 1e-10,
               initial_accumulator_value = 0},
@@ -153,7 +165,8 @@ M.Adagrad = class("Adagrad", {
   end,
 })
 
--- Zeiler 2012.
+--- optim.Adadelta(params [, {lr = 1, rho = 0.9, eps = 1e-6, weight_decay =
+-- 0}]): Zeiler 2012.
 M.Adadelta = class("Adadelta", {
   defaults = {lr = 1, rho = 0.9, eps = 1e-6, weight_decay = 0},
   numbers = {"lr", "rho", "eps", "weight_decay"},
@@ -173,7 +186,8 @@ M.Adadelta = class("Adadelta", {
   end,
 })
 
--- Chen et al. 2023: every step has the size lr, only its sign is learned.
+--- optim.Lion(params [, {lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0}]):
+-- every step has the size lr, only its sign is learned (Chen et al. 2023).
 M.Lion = class("Lion", {
   defaults = {lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0},
   numbers = {"lr", "beta1", "beta2", "weight_decay"},

@@ -156,7 +156,9 @@ end
 
 -- -- Closed forms ----------------------------------------------------------
 
--- lr falls by gamma every step_size steps.
+--- optim.schedule.step(opt, {step_size, gamma = 0.1, warmup = 0}): lr falls by
+-- gamma every step_size steps. All schedules change lr by opt:set when
+-- schedule:step() is called; warmup is a number of steps that lr rises first.
 closed("step", {gamma = 0.1}, {"step_size"}, function(_, o, who)
   whole(o, "step_size", who, 1)
   number(o, "gamma", who, 0)
@@ -164,7 +166,8 @@ end, {rate = function(self, t, base)
   return base * self.o.gamma ^ math.floor(t / self.o.step_size)
 end})
 
--- lr falls by gamma at each of the milestones.
+--- optim.schedule.multistep(opt, {milestones, gamma = 0.1}): lr falls by gamma
+-- at each of the milestones.
 closed("multistep", {gamma = 0.1}, {"milestones"}, function(_, o, who)
   number(o, "gamma", who, 0)
   if type(o.milestones) ~= "table" then
@@ -180,12 +183,14 @@ end, {rate = function(self, t, base)
   return base * self.o.gamma ^ n
 end})
 
+--- optim.schedule.exponential(opt, {gamma}): lr falls by gamma in every step.
 closed("exponential", {}, {"gamma"}, function(_, o, who)
   number(o, "gamma", who, 0)
 end, {rate = function(self, t, base) return base * self.o.gamma ^ t end})
 
--- Half a cosine from lr to eta_min in T_max steps (Loshchilov and Hutter 2017,
--- without restarts); it rises again after that.
+--- optim.schedule.cosine(opt, {T_max, eta_min = 0}): half a cosine from lr to
+-- eta_min in T_max steps (Loshchilov and Hutter 2017, without restarts); it
+-- rises again after that.
 closed("cosine", {eta_min = 0}, {"T_max"}, function(_, o, who)
   whole(o, "T_max", who, 1)
   number(o, "eta_min", who, 0)
@@ -194,7 +199,9 @@ end, {rate = function(self, t, base)
   return low + (base - low) * (1 + math.cos(math.pi * t / self.o.T_max)) / 2
 end})
 
--- From start_factor to end_factor of lr in total_iters steps: a warm-up.
+--- optim.schedule.linear(opt, {start_factor = 1 / 3, end_factor = 1,
+-- total_iters = 5}): from start_factor to end_factor of lr in total_iters
+-- steps.
 closed("linear", {start_factor = 1 / 3, end_factor = 1, total_iters = 5}, {},
        function(_, o, who)
   whole(o, "total_iters", who, 1)
@@ -282,6 +289,10 @@ local function cycle_at(self, t, _, i)
   return out
 end
 
+--- optim.schedule.one_cycle(opt, {max_lr, total_steps, pct_start = 0.3,
+-- anneal_strategy = "cos", base_momentum = 0.85, max_momentum = 0.95,
+-- div_factor = 25, final_div_factor = 1e4, three_phase = false,
+-- cycle_momentum}): Smith and Topin 2019.
 closed("one_cycle", {pct_start = 0.3, anneal_strategy = "cos",
                      base_momentum = 0.85, max_momentum = 0.95,
                      div_factor = 25, final_div_factor = 1e4,
@@ -299,8 +310,10 @@ local plateau_defaults = {
   threshold_mode = "rel", cooldown = 0, min_lr = 0, eps = 1e-8,
 }
 
--- lr falls by `factor` after more than `patience` steps without a better metric
--- (a loss, or with mode = "max" an accuracy).
+--- optim.schedule.plateau(opt, {mode = "min", factor = 0.1, patience = 10,
+-- threshold = 1e-4, threshold_mode = "rel", cooldown = 0, min_lr = 0, eps =
+-- 1e-8}): schedule:step(metric) lowers lr by factor after more than patience
+-- steps without a better metric (a loss, or with mode = "max" an accuracy).
 function M.plateau(opt, o)
   local allowed = {}
   for k in pairs(plateau_defaults) do allowed[#allowed + 1] = k end
