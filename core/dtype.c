@@ -45,6 +45,10 @@ bool limn_dtype_float(int dtype) {
   return limn_dtype_category(dtype) == 2;
 }
 
+bool limn_dtype_half(int dtype) {
+  return dtype == LIMN_F16 || dtype == LIMN_BF16;
+}
+
 bool limn_dtype_int(int dtype) {
   return limn_dtype_category(dtype) == 1;
 }

@@ -189,7 +189,8 @@ static int code_generator(coder *k, limn_ref r, int *at) {
 
 static int code_node(coder *k, limn_ref r, int *at) {
   const limn_node *n = limn_graph_node(k->e->g, r);
-  if (n->op == OP_convert || n->op == OP_fold_like)
+  if (n->op == OP_convert || n->op == OP_widen || n->op == OP_unwiden ||
+      n->op == OP_fold_like)
     return code_operand(k, limn_node_args(k->e->g, r)[0],
                         emit_type(k->e, r)->dtype, at);
   if (limn_op_get(n->op)->row == LIMN_ROW_G) return code_generator(k, r, at);

@@ -401,3 +401,45 @@ limn_arg expand_rand_like(limn_builder *b, const limn_arg *a) {
 limn_arg expand_randn_like(limn_builder *b, const limn_arg *a) {
   return expand_random(b, a, OP_randn);
 }
+
+/* -- Halves -- */
+
+bool limn_op_widens(int op) {
+  switch (op) {
+  case OP_mean:
+  case OP_var:
+  case OP_std:
+  case OP_logsumexp:
+  case OP_norm:
+  case OP_softmax:
+  case OP_log_softmax:
+  case OP_layer_norm:
+  case OP_rms_norm:
+  case OP_layer_norm_back:
+  case OP_rms_norm_back:
+  case OP_pool:
+  case OP_prod:
+  case OP_cumprod:
+    return true;
+  default:
+    return false;
+  }
+}
+
+void limn_widen_args(limn_builder *b, limn_arg *a, int n) {
+  for (int i = 0; i < n; i++)
+    if (limn_arg_tensor(b, a[i])) a[i] = limn_build1(b, OP_widen, a[i]);
+}
+
+limn_arg limn_expand(limn_builder *b, int op, const limn_arg *a, int n) {
+  limn_arg wide[LIMN_MAXARGS] = {{0}}, like[LIMN_MAXARGS], y;
+  int k = 0;
+  if (!limn_op_widens(op)) return limn_op_get(op)->expand(b, a);
+  for (int i = 0; i < n; i++) {
+    wide[i] = a[i];
+    if (limn_arg_tensor(b, a[i])) like[k++] = a[i];
+  }
+  limn_widen_args(b, wide, n);
+  y = limn_op_get(op)->expand(b, wide);
+  return limn_build2(b, OP_unwiden, y, limn_build_list(b, like, k));
+}

@@ -67,7 +67,8 @@ static limn_ref fuse_identity(const limn_infer *I, limn_ref r) {
   same = fuse_same_type(&I->t[r - 1], &I->t[x->u.ref - 1]);
   switch (n->op) {
     case OP_detach: return x->u.ref;
-    case OP_convert: case OP_fold_like: case OP_expand_like: case OP_expand:
+    case OP_convert: case OP_widen: case OP_unwiden: case OP_fold_like:
+    case OP_expand_like: case OP_expand:
     case OP_reshape: case OP_reshape_like: case OP_flatten:
       return same ? x->u.ref : 0;
     default: return 0;
@@ -88,7 +89,8 @@ bool limn_fuse_like(const limn_infer *I, limn_ref r) {
   if (n->kind != LIMN_V_TENSOR) return false;
   if (n->op == OP_full || n->op == OP_full_like) return false;
   if (row->row == LIMN_ROW_E || row->row == LIMN_ROW_G) return true;
-  if (n->op == OP_convert) return true;
+  if (n->op == OP_convert || n->op == OP_widen || n->op == OP_unwiden)
+    return true;
   return n->op == OP_fold_like && !limn_fold_reduces(I, r);
 }
 

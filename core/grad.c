@@ -256,7 +256,7 @@ static void grad_expanded(grad_walk *w, int op, const limn_arg *a, limn_arg g,
   if (!wrt) return;
   for (int i = 0; i < n; i++)
     wrt[i] = limn_grad_wants(&out[i]) ? x[i].u.ref : 0;
-  y = limn_op_get(op)->expand(b, a);
+  y = limn_expand(b, op, a, n);
   for (int i = 0; i < n; i++) out[i] = limn_none();
   if (!b->rc && y.tag == LIMN_A_REF && y.u.ref >= first)
     grad_run(b, first, true, y, g, wrt, n, out);
@@ -269,14 +269,38 @@ static void grad_expanded(grad_walk *w, int op, const limn_arg *a, limn_arg g,
   limn_free(b->c, wrt, bytes);
 }
 
+/* The row's gradient in float32 for halves, rounded once, by fold_like. What
+ * was built in vain falls away in step 4. False: it is one op, which rounds
+ * once by itself. */
+static bool grad_widened(limn_builder *b, int op, const limn_arg *a, int n,
+                         limn_arg y, limn_arg g, limn_arg *out) {
+  const limn_op_row *row = limn_op_get(op);
+  bool widens = limn_op_widens(op);
+  limn_arg wide[LIMN_MAXARGS + 2], wanted[LIMN_MAXARGS];
+  uint32_t first = b->g->nnode, ops = 0;
+  if (!widens && (row->row != LIMN_ROW_E || row->rule != LIMN_RULE_FLT))
+    return false;
+  for (int i = 0; i < n; i++) wanted[i] = out[i], wide[i] = a[i];
+  for (int i = 0; i < n; i++) ops += limn_grad_wants(&out[i]);
+  if (!widens) row->grad(b, a, y, g, out);
+  if (!widens && b->g->nnode - first <= ops) return true;
+  memcpy(out, wanted, (size_t)n * sizeof *out);
+  wide[n] = y, wide[n + 1] = g;
+  limn_widen_args(b, wide, n + 2);
+  row->grad(b, wide, wide[n], wide[n + 1], out);
+  return true;
+}
+
 static void grad_plain(grad_walk *w, int op, const limn_arg *a, limn_arg y,
                        limn_arg g, const limn_arg *x, int n, limn_arg *out) {
   bool fold = grad_misfits(w->b, op, a);
   for (int i = 0; i < n; i++) out[i] = limn_abool(grad_on(w, x[i]));
-  if (limn_op_get(op)->grad)
-    limn_op_get(op)->grad(w->b, a, y, g, out);
-  else
+  if (!limn_op_get(op)->grad)
     grad_expanded(w, op, a, g, x, n, out);
+  else if (grad_widened(w->b, op, a, n, y, g, out))
+    fold = true;
+  else
+    limn_op_get(op)->grad(w->b, a, y, g, out);
   for (int i = 0; i < n; i++) {
     if (!grad_on(w, x[i])) continue;
     if (fold && limn_arg_tensor(w->b, out[i]))

@@ -207,6 +207,8 @@ G(randint, NUM, "low:T high:T size:L dtype:y draw:i", whole, "Whole numbers low.
 
 /* -- Special: own shape rule, kernel or expansion ------------------------- */
 S(convert,  "x:T dtype:y", infer_convert, A_, NULL, grad_like, "The same values in another dtype.")
+S(widen,    "x:T", infer_widen, A_, NULL, grad_like, "x; float16 and bfloat16 as float32, which they are computed in.")
+S(unwiden,  "x:T like:S*", infer_unwiden, A_, NULL, grad_like, "x; float32 rounded to the float16 or bfloat16 that all of `like` are.")
 S(fold_like, "x:T like:S", infer_fold_like, B_, NULL, grad_fold_like, "Broadcasting undone: summed and converted to the shape and dtype of `like`.")
 S(detach,   "x:T", infer_same, A_, NULL, NULL, "The same values, constant to gradients.")
 S(mean,     "x:T dim:D? keepdim:b=false", infer_reduce_flt, REDUCE, expand_mean, NULL, "Mean over dims.")

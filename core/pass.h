@@ -33,6 +33,11 @@ limn_arg limn_build_restore(limn_builder *b, limn_arg r, limn_arg x,
 limn_arg limn_build_zeros(limn_builder *b, limn_arg like);
 limn_arg limn_build_convert(limn_builder *b, limn_arg x, limn_arg like);
 limn_arg limn_build_arange(limn_builder *b, limn_arg first, limn_arg last);
+/* Composites of halves compute in float32 and round once, at the end: whether
+ * this row does; its tensor arguments so; and its expansion. */
+bool limn_op_widens(int op);
+void limn_widen_args(limn_builder *b, limn_arg *a, int n);
+limn_arg limn_expand(limn_builder *b, int op, const limn_arg *a, int n);
 
 /* -- grad.c: names of the gradient column of R and V rows -- */
 /* On entry of a gradient function out[i] is BOOL: whether it is wanted. */

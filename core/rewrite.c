@@ -1,5 +1,6 @@
 /* Expansion: composite rows become primitive ones where a device has no kernel
  * for them; region ops are inlined. The user's graph is not touched. */
+#include "pass.h"
 #include "planner.h"
 
 typedef struct {
@@ -72,7 +73,7 @@ static int rewrite_node(rewriter *w, limn_ref r) {
     w->map[r - 1] = w->picks[x - 1][a[1].u.i - 1];
     return 0;
   } else if (rewrite_expands(w, row, n->op)) {
-    w->map[r - 1] = row->expand(&b, a);
+    w->map[r - 1] = limn_expand(&b, n->op, a, nargs);
     LIMN_TRY(b.rc);
   } else {
     w->map[r - 1] = limn_build(&b, n->op, a, nargs);

@@ -23,6 +23,24 @@ int infer_convert(limn_context *c, const limn_type *a, limn_type *out) {
   return limn_rule_result(c, dtype, &x.shape, out);
 }
 
+int infer_widen(limn_context *c, const limn_type *a, limn_type *out) {
+  limn_type x;
+  LIMN_TRY(limn_rule_tensor(c, &a[0], "x", &x));
+  return limn_rule_result(c, limn_dtype_half(x.dtype) ? LIMN_F32 : x.dtype,
+                          &x.shape, out);
+}
+
+int infer_unwiden(limn_context *c, const limn_type *a, limn_type *out) {
+  limn_type x;
+  int dtype, operand;
+  LIMN_TRY(limn_rule_tensor(c, &a[0], "x", &x));
+  if (x.dtype == LIMN_F32 && a[1].n &&
+      limn_promote(a[1].list, a[1].n, LIMN_RULE_NUM, &dtype, &operand) == 0 &&
+      limn_dtype_half(dtype))
+    x.dtype = (uint8_t)dtype;
+  return limn_rule_result(c, x.dtype, &x.shape, out);
+}
+
 int infer_same(limn_context *c, const limn_type *a, limn_type *out) {
   return limn_rule_tensor(c, &a[0], "x", out);
 }

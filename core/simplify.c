@@ -273,7 +273,8 @@ static int simp_special(const limn_graph *g, int op, limn_arg *a,
   case OP_convert:
     return simp_convert(g, a, out);
   case OP_detach:
-    return simp_is(g, a[0], OP_detach) ? SIMP_REPLACED : SIMP_KEEP;
+  case OP_widen:
+    return simp_is(g, a[0], op) ? SIMP_REPLACED : SIMP_KEEP;
   case OP_fold_like:
     if (limn_simp_shape_eq(g, a[0], a[1]) && limn_simp_dtype_eq(g, a[0], a[1]))
       return SIMP_REPLACED;

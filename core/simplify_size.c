@@ -24,6 +24,8 @@ static limn_arg simp_shape_step(const limn_graph *g, limn_arg x) {
   switch (n->op) {
   case OP_detach:
   case OP_convert:
+  case OP_widen:
+  case OP_unwiden:
   case OP_flip:
   case OP_cumsum:
   case OP_cumprod:

@@ -25,6 +25,7 @@ const char *limn_dtype_name(int dtype);  /* "float32" */
 const char *limn_dtype_short(int dtype); /* "f32", as graphs and files say */
 int limn_dtype_find(const char *name);   /* either form; -1 if unknown */
 bool limn_dtype_float(int dtype);
+bool limn_dtype_half(int dtype); /* float16 or bfloat16 */
 bool limn_dtype_int(int dtype); /* an integer, not bool */
 /* 0 bool, 1 int, 2 float: PyTorch's promotion categories. */
 int limn_dtype_category(int dtype);

@@ -13,7 +13,8 @@ local internal = {
   slice = true, update = true, full = true, full_like = true, arange = true,
   rand = true, randn = true, randint = true, eye = true, rand_bits = true,
   convert = true, fold_like = true, none = true, scatter = true,
-  layer_norm_back = true, rms_norm_back = true,
+  layer_norm_back = true, rms_norm_back = true, widen = true,
+  unwiden = true,
 }
 
 local limn = {}

@@ -182,6 +182,12 @@ S.cases = {
     end},
   convert = {call = function(a) return a:to "float64":to(a.dtype) end,
     on = {{{3, 2}}, {{1, 1}}, {{0, 2}}}, want = function(a) return a end},
+  widen = {call = function(a) return core.ops.widen(a):to(a.dtype) end,
+    on = {{{3, 2}}, {{1, 1}}, {{0, 2}}}, want = function(a) return a end},
+  unwiden = {call = function(a)
+      return core.ops.unwiden(core.ops.widen(a), {a, a})
+    end,
+    on = {{{3, 2}}, {{1, 1}}, {{0, 2}}}, want = function(a) return a end},
   fold_like = {call = function(a, b) return core.ops.fold_like(a, b) end,
     on = {{{4, 3}, {1, 3}}, {{2, 5}, {2, 1}}, {{2, 2}, {2, 2}}},
     want = function(a, b)

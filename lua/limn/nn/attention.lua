@@ -34,8 +34,9 @@ end
 
 -- The result and the weights [..., queries, keys]. `drop` maps the weights.
 local function attend(q, k, v, o, drop)
+  -- Scaled before the product, which is less likely to overflow halves.
+  q = q * (o.scale or 1 / limn.sqrt(q:size(-1)))
   local s = limn.matmul(q, k, false, true)
-  s = s * (o.scale or 1 / limn.sqrt(q:size(-1)))
   if o.causal then s = limn.where(not_later(q, k), s, -math.huge) end
   if o.mask ~= nil then s = masked(s, o.mask) end
   for _, mask in ipairs(o.out or {}) do s = masked(s, mask, true) end

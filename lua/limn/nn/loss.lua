@@ -2,6 +2,7 @@
 -- all have {reduction = "mean"}, "sum" or "none".
 local core = require "limn.core"
 local read_options = require "limn.options"
+local wide = require "limn.wide"
 local Module = require "limn.nn.module"
 
 local limn = require "limn.lazy"
@@ -287,6 +288,20 @@ function M.cosine_similarity(x, y, options)
   local nx, ny = x:square():sum(dim):sqrt(), y:square():sum(dim):sqrt()
   local c = (x * y):sum(dim) / (nx:maximum(eps) * ny:maximum(eps))
   return c
+end
+
+-- Halves are computed in float32, and rounded once.
+for _, name in ipairs {
+  "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "bce_with_logits",
+  "nll_loss", "cross_entropy", "binary_cross_entropy", "kl_div",
+  "cosine_similarity",
+} do
+  local f = M[name]
+  M[name] = function(x, y, options)
+    local l = f(wide.widen(x), wide.widen(y), options)
+    l = wide.unwiden(l, x, y)
+    return l
+  end
 end
 
 -- -- As layers: nn.MSELoss(options)(x, target) -------------------------------

@@ -3,6 +3,7 @@
 local core = require "limn.core"
 local read_options = require "limn.options"
 local check = require "limn.nn.check"
+local wide = require "limn.wide"
 local Module = require "limn.nn.module"
 
 local limn = require "limn.lazy"
@@ -127,18 +128,20 @@ M.RMSNorm = RMSNorm
 -- -- Over groups of channels -----------------------------------------------
 
 local function by_group(x, groups, eps)
-  local y = x:flatten(2)
+  local y = wide.widen(x):flatten(2)
   y = y:reshape {x:size(1), groups, limn.floor(y:size(2) / groups)}
   y = limn.layer_norm(y, nil, nil, 3, eps)
   y = y:reshape_like(x)
   return y
 end
 
--- x * weight + bias, either of which may be absent, by channel.
-local function by_channel(x, weight, bias)
-  if weight ~= nil then x = x * channels(weight, x) end
-  if bias ~= nil then x = x + channels(bias, x) end
-  return x
+-- y * weight + bias, either of which may be absent, by channel: the result for
+-- an input x.
+local function by_channel(y, weight, bias, x)
+  if weight ~= nil then y = y * channels(weight, y) end
+  if bias ~= nil then y = y + channels(bias, y) end
+  y = wide.unwiden(y, x, weight, bias)
+  return y
 end
 
 --- nn.group_norm(x, {groups, weight, bias, eps = 1e-5}): x of [rows, channels,
@@ -155,7 +158,7 @@ function M.group_norm(x, options)
                  .. " channels in dim 2")
   end
   local y = by_group(x, o.groups, o.eps or 1e-5)
-  y = by_channel(y, o.weight, o.bias)
+  y = by_channel(y, o.weight, o.bias, x)
   return y
 end
 
@@ -179,14 +182,14 @@ function GroupNorm:forward(x)
   check.fits(self, x, 2, 8, 2, self.channels,
              "[rows, " .. self.channels .. ", ...]")
   local y = by_group(x, self.groups, self.eps)
-  y = by_channel(y, self.weight, self.bias)
+  y = by_channel(y, self.weight, self.bias, x)
   return y
 end
 function GroupNorm:describe() return self.groups .. ", " .. self.channels end
 M.GroupNorm = GroupNorm
 
 local function each_channel(x, eps)
-  local y = x:flatten(3, -1)
+  local y = wide.widen(x):flatten(3, -1)
   y = limn.layer_norm(y, nil, nil, 3, eps)
   y = y:reshape_like(x)
   return y
@@ -199,7 +202,7 @@ function M.instance_norm(x, options)
   check.fits("instance_norm", x, 3, 8, nil, nil,
              "[rows, channels, positions...]")
   local y = each_channel(x, o.eps or 1e-5)
-  y = by_channel(y, o.weight, o.bias)
+  y = by_channel(y, o.weight, o.bias, x)
   return y
 end
 
@@ -227,7 +230,7 @@ local function instance(nd)
     check.fits(self, x, nd + 2, nd + 2, 2, self.channels,
                layout(self.channels, nd))
     local y = each_channel(x, self.eps)
-    y = by_channel(y, self.weight, self.bias)
+    y = by_channel(y, self.weight, self.bias, x)
     return y
   end
   function Class:describe() return tostring(self.channels) end
@@ -248,18 +251,20 @@ local function batch_dims(x)
   return dims, n
 end
 
--- Mean and biased variance per channel, in the rank of x.
+-- Mean and biased variance per channel, in the rank of x; of halves in float32.
 local function statistics(x, dims)
+  x = wide.widen(x)
   local mean = x:mean {dim = dims, keepdim = true}
   local var = x:var {dim = dims, keepdim = true, unbiased = false}
   return mean, var
 end
 
 local function normalise(x, mean, var, o)
-  local scale = (var + o.eps):rsqrt()
+  local scale = (wide.widen(var) + o.eps):rsqrt()
   if o.weight ~= nil then scale = scale * channels(o.weight, x) end
-  local y = (x - mean) * scale
+  local y = (wide.widen(x) - mean) * scale
   if o.bias ~= nil then y = y + channels(o.bias, x) end
+  y = wide.unwiden(y, x, o.weight, o.bias, o.running_mean)
   return y
 end
 

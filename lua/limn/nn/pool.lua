@@ -1,6 +1,7 @@
 -- Pooling, resizing, and windows as columns: functions and layers.
 local core = require "limn.core"
 local read_options = require "limn.options"
+local wide = require "limn.wide"
 local Module = require "limn.nn.module"
 local part = require "limn.nn.sizes"
 
@@ -71,16 +72,16 @@ end
 
 local function avg_pool(x, kernel, options, n, who)
   local o = lists(kernel, options, n, who)
-  local y = along(margins(x, o.padding, n, 0), n, o, "sum")
+  local y = along(margins(wide.widen(x), o.padding, n, 0), n, o, "sum")
   local count = 1
   for i = 1, n do count = count * o.kernel[i] end
   if options.divisor then
     count = options.divisor
   elseif options.count_include_pad == false then
-    local ones = limn.ones_like(x):detach()
+    local ones = wide.widen(limn.ones_like(x):detach())
     count = along(margins(ones, o.padding, n, 0), n, o, "sum")
   end
-  y = y / count
+  y = wide.unwiden(y / count, x)
   return y
 end
 
@@ -153,11 +154,12 @@ local function bin_max(x, n)
 end
 
 local function adaptive(x, size, bin, n)
-  x = bin(x, size[n])
+  local y = bin(wide.widen(x), size[n])
   if n == 2 then
-    x = bin(x:transpose(-1, -2), size[1]):transpose(-1, -2)
+    y = bin(y:transpose(-1, -2), size[1]):transpose(-1, -2)
   end
-  return x
+  y = wide.unwiden(y, x)
+  return y
 end
 
 --- nn.adaptive_avg_pool1d(x, size): the means of `size` bins of nearly equal
@@ -251,6 +253,8 @@ local function resized(x, n, o, who)
   else
     factor = per_dim(o.scale_factor, n, nil, "scale_factor", who)
   end
+  local from = x
+  if mode ~= "nearest" then x = wide.widen(x) end
   for i = 1, n do
     local dim = i - n - 1
     local to = size and size[i] or limn.floor(x:size(dim) * factor[i])
@@ -261,6 +265,7 @@ local function resized(x, n, o, who)
       x = linear(x, dim, to, scale, o.align_corners)
     end
   end
+  if mode ~= "nearest" then x = wide.unwiden(x, from) end
   return x
 end
 
@@ -322,11 +327,13 @@ local function fold(x, o)
   local channels = limn.floor(x:size(2) / window)
   local at = (positions(x, h * w, "int64") + 1):reshape(h, w)
   at = limn.windows(at, k, o.stride, o.dilation):permute(3, 4, 1, 2)
-  x = x:reshape(x:size(1) * channels, window * x:size(3))
+  local from = x
+  x = wide.widen(x:reshape(x:size(1) * channels, window * x:size(3)))
   local y = limn.index_add(x:new_zeros {x:size(1), h * w}, 2, at:flatten(), x)
   y = y:reshape(-1, channels, h, w)
   y = y[{{}, {}, {o.padding[1] + 1, o.padding[1] + size[1]},
          {o.padding[2] + 1, o.padding[2] + size[2]}}]
+  y = wide.unwiden(y, from)
   return y
 end
 

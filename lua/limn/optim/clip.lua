@@ -1,6 +1,7 @@
 -- Clipping of gradients by their common norm, and by value.
 local core = require "limn.core"
 local read_options = require "limn.options"
+local wide = require "limn.wide"
 
 local limn = require "limn.lazy"
 
@@ -52,10 +53,11 @@ local function limit(v, who)
   end
 end
 
--- The norm of all gradients together as one vector.
+-- The norm of all gradients together as one vector; of halves in float32.
 local function total_norm(list, p)
   local total
-  for _, g in ipairs(list) do
+  for _, v in ipairs(list) do
+    local g = wide.widen(v)
     local part
     if p == 2 then part = g:square():sum()
     elseif p == 1 then part = g:abs():sum()
