@@ -133,7 +133,19 @@ $(B)/%: spec/support/%.c $(B)/liblimn.a
 $(B)/%: bench/%.c $(B)/liblimn.a
 	$(say) CC $<
 	$(program) -O3 -march=native -fno-math-errno -fopenmp-simd
-programs := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/host.c)) \
+# What stands in for CUDA's libraries on a machine without a GPU.
+standin := $(B)/cuda_standin/libcuda.so.1
+standin_h := $(wildcard spec/support/cuda_standin/*.h) core/cuda_api.h
+standin_c := $(wildcard spec/support/cuda_standin/*.c)
+standin_dirs := -DSTANDIN_FOLDER='"$(CURDIR)/spec/support/cuda_standin"' \
+  -DSTANDIN_BUILD='"$(abspath $(B))/cuda_standin"'
+$(standin): $(standin_c) $(standin_h)
+	@mkdir -p $(@D)
+	$(say) CC spec/support/cuda_standin
+	$(q)$(cc) $(CFLAGS) -std=c11 -D_GNU_SOURCE -O2 -g -fPIC $(warn) \
+	  -fvisibility=hidden -Icore $(standin_dirs) -shared \
+	  -Wl,-z,defs,-z,nodelete -o $@ $(standin_c) -lm -ldl -lpthread
+programs := $(standin) $(patsubst examples/%.c,$(B)/%,$(wildcard examples/host.c)) \
   $(patsubst spec/support/%.c,$(B)/%,$(wildcard spec/support/*.c))
 benches := $(patsubst bench/%.c,$(B)/%,$(wildcard bench/*.c))
 

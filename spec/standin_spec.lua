@@ -1,0 +1,284 @@
+-- The stand-in for CUDA's libraries must catch what it claims to catch: each
+-- spec drives it directly, in a process of its own.
+local U = require "support.util"
+
+local standin = U.build .. "/cuda_standin/libcuda.so.1"
+local has_compiler = select(2, U.run "g++ --version")
+
+-- A device, its context, a stream s, and helpers.
+local opening = [[
+local ffi = require "ffi"
+ffi.cdef [=[
+int cuInit(unsigned);
+int cuDevicePrimaryCtxRetain(void **, int);
+int cuDevicePrimaryCtxRelease_v2(int);
+int cuCtxPushCurrent_v2(void *);
+int cuCtxPopCurrent_v2(void **);
+int cuStreamCreate(void **, unsigned);
+int cuStreamSynchronize(void *);
+int cuStreamDestroy_v2(void *);
+int cuMemAlloc_v2(uint64_t *, size_t);
+int cuMemFree_v2(uint64_t);
+int cuMemFreeAsync(uint64_t, void *);
+int cuMemAllocHost_v2(void **, size_t);
+int cuMemcpyHtoDAsync_v2(uint64_t, const void *, size_t, void *);
+int cuMemcpyDtoHAsync_v2(void *, uint64_t, size_t, void *);
+int cuModuleLoadData(void **, const void *);
+int cuModuleUnload(void *);
+int cuModuleGetFunction(void **, void *, const char *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   unsigned, unsigned, void *, void **, void **);
+int cuStreamBeginCapture_v2(void *, int);
+int cuStreamEndCapture(void *, void **);
+int cuGraphInstantiateWithFlags(void **, void *, unsigned long long);
+int cuGraphLaunch(void *, void *);
+int cuGraphExecDestroy(void *);
+int cuGraphDestroy(void *);
+int nvrtcCreateProgram(void **, const char *, const char *, int,
+                       const char **, const char **);
+int nvrtcCompileProgram(void *, int, const char **);
+int nvrtcDestroyProgram(void **);
+int nvrtcGetProgramLog(void *, char *);
+int nvrtcGetCUBINSize(void *, size_t *);
+int nvrtcGetCUBIN(void *, char *);
+]=]
+local cu = ffi.load(os.getenv "STANDIN")
+local function ok(rc) if rc ~= 0 then error("error " .. rc, 2) end end
+local function get(f, ...)
+  local p = ffi.new "void *[1]"
+  ok(f(p, ...))
+  return p[0]
+end
+local function alloc(n)
+  local p = ffi.new "uint64_t[1]"
+  ok(cu.cuMemAlloc_v2(p, n))
+  return p[0]
+end
+ok(cu.cuInit(0))
+local c = get(cu.cuDevicePrimaryCtxRetain, 0)
+ok(cu.cuCtxPushCurrent_v2(c))
+local s = get(cu.cuStreamCreate, 1)
+local function image(source, arch)
+  local p = get(cu.nvrtcCreateProgram, source, "k", 0, nil, nil)
+  local options = ffi.new("const char *[2]",
+                          {"--gpu-architecture=" .. (arch or "sm_75"),
+                           "--fmad=false"})
+  local rc = cu.nvrtcCompileProgram(p, 2, options)
+  if rc ~= 0 then
+    local log = ffi.new "char[10000]"
+    ok(cu.nvrtcGetProgramLog(p, log))
+    error(ffi.string(log))
+  end
+  local n = ffi.new "size_t[1]"
+  ok(cu.nvrtcGetCUBINSize(p, n))
+  local data = ffi.new("char[?]", n[0])
+  ok(cu.nvrtcGetCUBIN(p, data))
+  return data
+end
+local function kernel(source)
+  local m = get(cu.cuModuleLoadData, image(source))
+  return get(cu.cuModuleGetFunction, m, "k"), m
+end
+-- launch(f, groups, threads, addresses...)
+local function launch(f, groups, threads, ...)
+  local n = select("#", ...)
+  local value = ffi.new("uint64_t[?]", n + 1, {...})
+  local param = ffi.new("void *[?]", n + 1)
+  for i = 0, n - 1 do param[i] = value + i end
+  return cu.cuLaunchKernel(f, groups, 1, 1, threads, 1, 1, 0, s, param, nil)
+end
+local function floats(p, n)
+  local out = ffi.new("float[?]", n)
+  ok(cu.cuMemcpyDtoHAsync_v2(out, p, n * 4, s))
+  local t = {}
+  for i = 0, n - 1 do -- some NaN look like nil to LuaJIT
+    t[i + 1] = out[i] == out[i] and out[i] or "nan"
+  end
+  return table.concat(t, " ")
+end
+]]
+
+local function run(source, env)
+  local text, ok, code = U.run(("STANDIN=%s LIMN_DEVICES=cpu %s luajit -e %s")
+    :format(U.quote(standin), env or "", U.quote(opening .. source)))
+  return text, ok, code
+end
+
+local function right(source, pattern, env)
+  local text, ok = run(source, env)
+  assert(ok, text)
+  assert(text:find(pattern, 1, true), text)
+end
+
+-- The process must say so and end with the status of wrong use.
+local function caught(source, pattern, env)
+  local text, _, code = run(source, env)
+  assert.equal(86, code, text)
+  assert(text:find(pattern, 1, true), text)
+end
+
+describe("the stand-in for CUDA #standin", function()
+  if not has_compiler then
+    pending "runs kernels, where g++ is installed"
+    return
+  end
+
+  it("runs blocks, barriers and shuffles as a GPU would", function()
+    right([[
+      local f = kernel [=[
+        extern "C" __global__ void k(float *out) {
+          __shared__ float all[64];
+          float v = (float)threadIdx.x;
+          for (int h = 16; h > 0; h /= 2)
+            v += __shfl_down_sync(0xffffffffu, v, h);
+          if (threadIdx.x % 32 == 0) all[threadIdx.x / 32] = v;
+          __syncthreads();
+          out[blockIdx.x * blockDim.x + threadIdx.x] = all[0] + all[1];
+        }]=]
+      local p = alloc(128 * 4)
+      ok(launch(f, 2, 64, p))
+      print(floats(p + 4 * 100, 2))]], "2016 2016")
+  end)
+
+  it("runs nothing before something waits", function()
+    right([[
+      local p = alloc(8)
+      local host = ffi.cast("float *", get(cu.cuMemAllocHost_v2, 8))
+      local f = kernel [=[
+        extern "C" __global__ void k(float *out) { out[threadIdx.x] = 3; }]=]
+      ok(launch(f, 1, 2, p))
+      ok(cu.cuMemcpyDtoHAsync_v2(host, p, 8, s))
+      local before = host[0]
+      ok(cu.cuStreamSynchronize(s))
+      print(before ~= 3, host[0])]], "true\t3")
+  end)
+
+  it("captures a graph and launches it twice", function()
+    right([[
+      local p, one = alloc(4), ffi.new("float[1]", 1)
+      local f = kernel [=[
+        extern "C" __global__ void k(float *out) { out[0] += 1; }]=]
+      ok(cu.cuMemcpyHtoDAsync_v2(p, one, 4, s))
+      ok(cu.cuStreamBeginCapture_v2(s, 2))
+      ok(launch(f, 1, 1, p))
+      local g = get(function(out) return cu.cuStreamEndCapture(s, out) end)
+      local x = get(cu.cuGraphInstantiateWithFlags, g, 0)
+      ok(cu.cuGraphLaunch(x, s))
+      ok(cu.cuGraphLaunch(x, s))
+      print(floats(p, 1))]], "3")
+  end)
+
+  it("lets a call fail when told to, once", function()
+    right([[
+      local p = ffi.new "uint64_t[1]"
+      print(cu.cuMemAlloc_v2(p, 8), cu.cuMemAlloc_v2(p, 8),
+            cu.cuMemAlloc_v2(p, 8))]], "0\t2\t0", "STANDIN_FAIL=cuMemAlloc:2")
+  end)
+
+  it("refuses a damaged image and one of another architecture", function()
+    right([[
+      local data = image('extern "C" __global__ void k(int *p) { *p = 1; }')
+      local p = ffi.new "void *[1]"
+      local a = cu.cuModuleLoadData(p, data)
+      data[40] = data[40] + 1
+      print(a, cu.cuModuleLoadData(p, data),
+        cu.cuModuleLoadData(p, image(
+          'extern "C" __global__ void k(int *p) { *p = 1; }', "sm_90")))]],
+      "0\t200\t209")
+  end)
+
+  it("gives the compiler's words in the log", function()
+    local text = run "image 'extern \"C\" __global__ void k() { nonsense; }'"
+    assert(text:find("nonsense", 1, true), text)
+  end)
+
+  it("catches a host that reads device memory", function()
+    right([[
+      ffi.cdef "long write(int, const void *, size_t);"
+      local p = ffi.cast("const void *", alloc(8))
+      print(tonumber(ffi.C.write(2, p, 1)))]], "-1") -- a bad address
+  end)
+
+  it("catches what is done in no context or in another one", function()
+    caught("cu.cuCtxPopCurrent_v2(nil) cu.cuMemAlloc_v2("
+           .. "ffi.new 'uint64_t[1]', 8)", "no context is current")
+    caught([[
+      local other = get(cu.cuDevicePrimaryCtxRetain, 1)
+      ok(cu.cuCtxPushCurrent_v2(other))
+      cu.cuStreamSynchronize(s)]], "the stream is of another context")
+  end)
+
+  it("catches memory that is freed twice or used after it", function()
+    caught("local p = alloc(8) ok(cu.cuMemFree_v2(p)) cu.cuMemFree_v2(p)",
+           "is not allocated")
+    local store = [[
+      local f = kernel 'extern "C" __global__ void k(int *p) { *p = 1; }'
+      local p = alloc(8)
+      ]]
+    caught(store .. "ok(cu.cuMemFree_v2(p)) launch(f, 1, 1, p)",
+           "memory that was freed")
+    caught(store .. "ok(cu.cuMemFreeAsync(p, s)) launch(f, 1, 1, p)",
+           "used after cuMemFreeAsync")
+  end)
+
+  it("catches a pinned buffer that changes before it was copied", function()
+    caught([[
+      local p, host = alloc(8), ffi.cast("char *", get(cu.cuMemAllocHost_v2, 8))
+      ok(cu.cuMemcpyHtoDAsync_v2(p, host, 8, s))
+      host[0] = 1
+      cu.cuStreamSynchronize(s)]], "pinned memory changed")
+  end)
+
+  it("catches kernels that reach past their memory", function()
+    caught([[
+      local f = kernel [=[
+        extern "C" __global__ void k(int *p) { p[1024 * threadIdx.x] = 1; }]=]
+      ok(launch(f, 1, 4, alloc(4096)))
+      cu.cuStreamSynchronize(s)]], "an illegal address")
+  end)
+
+  it("catches threads that part at a barrier", function()
+    caught([[
+      local f = kernel [=[
+        extern "C" __global__ void k(int *p) {
+          if (threadIdx.x < 3) __syncthreads();
+          p[threadIdx.x] = 1;
+        }]=]
+      ok(launch(f, 1, 4, alloc(4096)))
+      cu.cuStreamSynchronize(s)]], "some threads returned before a barrier")
+  end)
+
+  it("catches a barrier that is missing", function()
+    local body = [[
+      extern "C" __global__ void k(float *p) {
+        __shared__ float t[2];
+        t[threadIdx.x] = (float)threadIdx.x;
+        %s
+        p[threadIdx.x] = t[1 - threadIdx.x];
+      }]]
+    local source = [[
+      local f, p = kernel [=[%s]=], alloc(8)
+      ok(launch(f, 1, 2, p))
+      print(floats(p, 2))]]
+    right(source:format(body:format "__syncthreads();"), "1 0")
+    local text = run(source:format(body:format ""))
+    assert(text:find "nan", text)
+  end)
+
+  it("catches launches that do not fit", function()
+    local store = [[
+      local f = kernel 'extern "C" __global__ void k(int *p) { *p = 1; }'
+      ]]
+    caught(store .. "launch(f, 1, 2048, alloc(8))", "a block of 2048 x 1 x 1")
+    caught(store .. "launch(f, 0, 1, alloc(8))", "a grid of 0 x 1 x 1")
+    caught(store .. "launch(f, 1, 1)", "parameter 1 of 1 is missing")
+    caught(store .. "launch(f, 1, 1, 12345)", "is no device address")
+  end)
+
+  it("catches what is left when the last user of a context goes", function()
+    caught([[
+      alloc(8)
+      cu.cuCtxPopCurrent_v2(nil)
+      cu.cuDevicePrimaryCtxRelease_v2(0)]], "memory of 8 bytes was not freed")
+  end)
+end)

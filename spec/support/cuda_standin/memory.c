@@ -1,0 +1,302 @@
+/* Device memory with guard pages, whose addresses only the stand-in can
+ * follow, and the host's pinned memory. */
+#include "standin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* A range of addresses is given out once and never again, so that a pointer
+ * kept for too long points nowhere. */
+#define MEMORY_RANGE ((size_t)1 << 42)
+static char *memory_next, *memory_end;
+
+static standin_block *memory_block; /* by address */
+static int memory_blocks, memory_cap;
+
+static int memory_pages(size_t n, char **out) {
+  if (!memory_next) {
+    memory_next = mmap(NULL, MEMORY_RANGE, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory_next == MAP_FAILED) abort();
+    memory_end = memory_next + MEMORY_RANGE;
+  }
+  if ((size_t)(memory_end - memory_next) < n + 4096) return CU_E_OUT_OF_MEMORY;
+  if (mprotect(memory_next, n, PROT_READ | PROT_WRITE))
+    return CU_E_OUT_OF_MEMORY;
+  *out = memory_next;
+  memory_next += n + 4096;
+  return 0;
+}
+
+static size_t memory_used(const struct cu_context *c) {
+  size_t n = 0;
+  int i;
+  for (i = 0; i < memory_blocks; i++)
+    if (memory_block[i].owner == c) n += memory_block[i].bytes;
+  return n;
+}
+
+static size_t memory_limit(void) {
+  const char *s = getenv("STANDIN_MEMORY");
+  return s ? (size_t)strtoull(s, NULL, 10) : (size_t)8 << 30;
+}
+
+/* The end of a block lies before a guard page, but for its alignment. What
+ * nobody wrote reads as NaN and -1. */
+static int memory_new(size_t bytes, cu_ptr *out) {
+  enum { EDGE = 1 << 16 };
+  standin_block b = {0};
+  int rc = standin_current(&b.owner);
+  size_t whole = (bytes + 255) / 256 * 256;
+  char *at;
+  if (rc) return rc;
+  if (!bytes) return standin_bad(SI_INVALID_VALUE, "0 bytes were asked for");
+  if (memory_used(b.owner) + bytes > memory_limit()) return CU_E_OUT_OF_MEMORY;
+  b.bytes = bytes;
+  b.pages = (whole + 4095) / 4096 * 4096;
+  rc = memory_pages(b.pages, &b.page);
+  if (rc) return rc;
+  at = b.page + b.pages - whole;
+  b.at = (cu_ptr)(uintptr_t)at | STANDIN_DEVICE_BIT;
+  memset(at, 0xff, whole < EDGE ? whole : EDGE);
+  if (whole > EDGE) memset(at + whole - EDGE, 0xff, EDGE);
+  if (memory_blocks == memory_cap) {
+    memory_cap = memory_cap ? memory_cap * 2 : 256;
+    memory_block = realloc(memory_block, sizeof b * (size_t)memory_cap);
+    if (!memory_block) abort();
+  }
+  memory_block[memory_blocks++] = b;
+  *out = b.at;
+  return 0;
+}
+
+/* Addresses only grow, so the blocks are in order. */
+standin_block *standin_block_of(cu_ptr p) {
+  int lo = 0, hi = memory_blocks;
+  while (lo < hi) {
+    int mid = (lo + hi) / 2;
+    if (memory_block[mid].at <= p)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  if (!lo) return NULL;
+  return p <= memory_block[lo - 1].at + memory_block[lo - 1].bytes
+             ? &memory_block[lo - 1]
+             : NULL;
+}
+
+int standin_range(struct cu_context *c, cu_ptr p, size_t bytes, bool queued,
+                  const char *what) {
+  const standin_block *b;
+  if (!(p & STANDIN_DEVICE_BIT))
+    return standin_bad(SI_INVALID_VALUE, "%s is no device address: %#llx", what,
+                       (unsigned long long)p);
+  b = standin_block_of(p);
+  if (!b)
+    return standin_bad(SI_INVALID_VALUE,
+                       "%s points to memory that was freed or never was", what);
+  if (queued && b->going)
+    return standin_bad(SI_INVALID_VALUE, "%s is used after cuMemFreeAsync",
+                       what);
+  if (b->owner != c)
+    return standin_bad(SI_INVALID_VALUE, "%s is memory of another context",
+                       what);
+  if (p + bytes > b->at + b->bytes)
+    return standin_bad(SI_INVALID_VALUE,
+                       "%s: %zu bytes reach past the end of the memory", what,
+                       bytes);
+  return 0;
+}
+
+/* The bytes between what was asked for and the guard page must be as made. */
+static void memory_check_slack(const standin_block *b) {
+  const unsigned char *end = standin_real(b->at + b->bytes);
+  const unsigned char *guard = (const unsigned char *)b->page + b->pages;
+  for (; end < guard; end++)
+    if (*end != 0xff) {
+      standin_bad(0, "memory of %zu bytes was written past its end", b->bytes);
+      return;
+    }
+}
+
+int standin_memory_free(cu_ptr p) {
+  standin_block *b = standin_block_of(p);
+  if (!b || b->at != p)
+    return standin_bad(SI_INVALID_VALUE, "%#llx is not allocated",
+                       (unsigned long long)p);
+  memory_check_slack(b);
+  madvise(b->page, b->pages, MADV_DONTNEED);
+  mprotect(b->page, b->pages, PROT_NONE);
+  memmove(b, b + 1,
+          sizeof *b * (size_t)(--memory_blocks - (int)(b - memory_block)));
+  return 0;
+}
+
+int standin_memory_live(struct cu_context *owner) {
+  int i, n = 0;
+  for (i = 0; i < memory_blocks; i++)
+    if (memory_block[i].owner == owner) {
+      n++;
+      standin_bad(0, "memory of %zu bytes was not freed",
+                  memory_block[i].bytes);
+    }
+  return n;
+}
+
+/* Blocks of device memory that are allocated, of all devices. */
+STANDIN_API int standin_blocks(void) { return memory_blocks; }
+
+STANDIN_API int cuMemAlloc_v2(cu_ptr *out, size_t bytes) {
+  ENTER(cuMemAlloc_v2);
+  return memory_new(bytes, out);
+}
+
+/* Waits for the device, as the driver does. */
+STANDIN_API int cuMemFree_v2(cu_ptr p) {
+  struct cu_context *c;
+  standin_block *b;
+  int rc;
+  ENTER(cuMemFree_v2);
+  if (!p) return 0;
+  rc = standin_current(&c);
+  if (rc) return rc;
+  b = standin_block_of(p);
+  if (b && b->going)
+    return standin_bad(SI_INVALID_VALUE, "freed after cuMemFreeAsync");
+  rc = standin_drain_all(c);
+  if (rc) return rc;
+  return standin_memory_free(p);
+}
+
+/* -- Stream-ordered -------------------------------------------------------- */
+
+struct cu_pool {
+  standin_object o;
+};
+
+STANDIN_API int cuMemPoolCreate(cu_pool *out, const cu_pool_props *props) {
+  struct cu_context *c;
+  int rc;
+  ENTER(cuMemPoolCreate);
+  rc = standin_current(&c);
+  if (rc) return rc;
+  if (props->type != CU_ALLOCATION_PINNED ||
+      props->location.type != CU_LOCATION_DEVICE ||
+      props->location.id != c->device)
+    return standin_bad(SI_INVALID_VALUE, "the properties are of no device");
+  *out = standin_object_new(SI_POOL, sizeof(struct cu_pool), c);
+  return 0;
+}
+
+STANDIN_API int cuMemPoolDestroy(cu_pool pool) {
+  ENTER(cuMemPoolDestroy);
+  CHECK(pool, SI_POOL);
+  standin_object_end(pool);
+  return 0;
+}
+
+STANDIN_API int cuMemPoolSetAttribute(cu_pool pool, int attribute,
+                                      void *value) {
+  ENTER(cuMemPoolSetAttribute);
+  CHECK(pool, SI_POOL);
+  if (attribute != CU_POOL_RELEASE_THRESHOLD || !value)
+    return standin_bad(SI_INVALID_VALUE, "attribute %d", attribute);
+  return 0;
+}
+
+STANDIN_API int cuMemPoolTrimTo(cu_pool pool, size_t keep) {
+  ENTER(cuMemPoolTrimTo);
+  (void)keep;
+  CHECK(pool, SI_POOL);
+  return 0;
+}
+
+STANDIN_API int cuMemAllocFromPoolAsync(cu_ptr *out, size_t bytes, cu_pool pool,
+                                        cu_stream stream) {
+  int rc;
+  ENTER(cuMemAllocFromPoolAsync);
+  CHECK(pool, SI_POOL);
+  CHECK(stream, SI_STREAM);
+  rc = standin_not_capturing(stream, "an allocation");
+  return rc ? rc : memory_new(bytes, out);
+}
+
+STANDIN_API int cuMemFreeAsync(cu_ptr p, cu_stream stream) {
+  standin_op *op;
+  int rc;
+  ENTER(cuMemFreeAsync);
+  CHECK(stream, SI_STREAM);
+  rc = standin_not_capturing(stream, "a free");
+  if (!rc) rc = standin_range(stream->o.owner, p, 0, true, "the argument");
+  if (rc) return rc;
+  if (standin_block_of(p)->at != p)
+    return standin_bad(SI_INVALID_VALUE, "not the start of an allocation");
+  standin_block_of(p)->going = true;
+  op = standin_op_new(SI_OP_FREE);
+  op->to = p;
+  return standin_queue(stream, op);
+}
+
+/* -- The host's pinned memory ---------------------------------------------- */
+
+typedef struct memory_pin {
+  struct memory_pin *next;
+  char *at;
+  size_t bytes;
+} memory_pin;
+static memory_pin *memory_pins;
+
+bool standin_pinned(const void *p, size_t bytes) {
+  const memory_pin *m;
+  for (m = memory_pins; m; m = m->next)
+    if ((const char *)p >= m->at &&
+        (const char *)p + bytes <= m->at + m->bytes)
+      return true;
+  return false;
+}
+
+STANDIN_API int cuMemAllocHost_v2(void **out, size_t bytes) {
+  struct cu_context *c;
+  memory_pin *m;
+  int rc;
+  ENTER(cuMemAllocHost_v2);
+  rc = standin_current(&c);
+  if (rc) return rc;
+  m = standin_new(sizeof *m);
+  m->at = standin_new(bytes);
+  m->bytes = bytes;
+  m->next = memory_pins;
+  memory_pins = m;
+  *out = m->at;
+  return 0;
+}
+
+STANDIN_API int cuMemFreeHost(void *p) {
+  struct cu_context *c;
+  memory_pin **m, *gone;
+  int rc;
+  ENTER(cuMemFreeHost);
+  rc = standin_current(&c);
+  if (!rc) rc = standin_drain_all(c);
+  if (rc) return rc;
+  for (m = &memory_pins; *m; m = &(*m)->next)
+    if ((*m)->at == p) {
+      gone = *m;
+      *m = gone->next;
+      free(gone->at);
+      free(gone);
+      return 0;
+    }
+  return standin_bad(SI_INVALID_VALUE, "%p is not pinned memory", p);
+}
+
+/* Pinned blocks that are allocated. */
+STANDIN_API int standin_pins(void) {
+  const memory_pin *m;
+  int n = 0;
+  for (m = memory_pins; m; m = m->next) n++;
+  return n;
+}
