@@ -132,6 +132,8 @@ typedef struct {
   int isa;          /* LIMN_ISA: 0 best, 1 base, 2 avx2, 3 avx512 */
   bool no_opencl, no_cuda; /* LIMN_DEVICES=cpu[,opencl][,cuda] */
   char opencl_lib[256], clblast_lib[256];
+  char cuda_lib[256], nvrtc_lib[256], cublas_lib[256];
+  char cache[512]; /* folder of compiled kernels; "": none is kept */
 } limn_flags;
 void limn_flags_read(limn_flags *f);
 bool limn_dumps(const limn_context *c, char letter);
@@ -169,7 +171,7 @@ struct limn_context {
   void *reclaim_user;
   bool reclaiming;
   uint64_t seed, draws; /* random state; see random.c */
-  bool precise, deterministic;
+  bool precise, deterministic, tf32;
   limn_counters count;
   struct limn_device **devices; /* devices[0] is the CPU */
   int ndevices;

@@ -165,29 +165,29 @@ static int cl_args(cl_dev *d, cl_kernel k, void *const *mem, int nmem,
   return code ? cl_fail(d, code, "clSetKernelArg") : 0;
 }
 
-static int cl_start(limn_gpu *g, void *kernel, const size_t groups[3],
-                    uint32_t local, void *const *mem, int nmem,
-                    const int64_t *num, int nnum, bool table) {
+static int cl_start(limn_gpu *g, const limn_gpu_launch *l, void *const *mem,
+                    const int64_t *num) {
   cl_dev *d = cl_of(g);
   const cl_api *f = &d->l->f;
-  size_t size = (size_t)nnum * sizeof *num, global[3], in_group[3] = {1, 1, 1};
+  size_t size = l->args.nnum * sizeof *num, global[3], in_group[3] = {1, 1, 1};
   cl_mem numbers = NULL;
-  int code = 0, rc, i;
+  bool table = limn_gpu_table(&l->args);
+  int code = 0, rc, i, nmem = (int)l->args.nmem;
   for (i = 0; i < 3; i++) {
-    if (groups[i] == 0) return 0;
-    in_group[i] = i ? 1 : local;
-    global[i] = groups[i] * in_group[i];
+    if (l->groups[i] == 0) return 0;
+    in_group[i] = i ? 1 : l->local;
+    global[i] = l->groups[i] * in_group[i];
   }
   if (table) {
     numbers = f->CreateBuffer(d->context, CL_MEM_RO | CL_MEM_COPY_HOST, size,
                               (void *)(uintptr_t)num, &code);
     if (!numbers) return cl_fail(d, code, "clCreateBuffer");
   }
-  rc = table ? cl_args(d, kernel, mem, nmem, &numbers, sizeof numbers)
-             : cl_args(d, kernel, mem, nmem, num, size);
+  rc = table ? cl_args(d, l->kernel, mem, nmem, &numbers, sizeof numbers)
+             : cl_args(d, l->kernel, mem, nmem, num, size);
   if (!rc) {
-    code = f->EnqueueNDRangeKernel(d->queue, kernel, 3, NULL, global, in_group,
-                                   0, NULL, NULL);
+    code = f->EnqueueNDRangeKernel(d->queue, l->kernel, 3, NULL, global,
+                                   in_group, 0, NULL, NULL);
     if (code) rc = cl_fail(d, code, "clEnqueueNDRangeKernel");
   }
   if (numbers) f->ReleaseMemObject(numbers);
@@ -202,19 +202,20 @@ static int cl_start(limn_gpu *g, void *kernel, const size_t groups[3],
 
 /* CLBlast compiles a routine for seconds at its first call and is tuned for
  * GPUs; on a CPU only if the user named the library, or for huge products. */
-static bool cl_gemm_worth(limn_gpu *g, const limn_gpu_gemm *m) {
+static bool cl_gemm_worth(limn_gpu *g, limn_gpu_gemm *m) {
   cl_dev *d = cl_of(g);
   double work = (double)m->m * (double)m->n * (double)m->k * (double)m->batch;
   if (m->dtype == LIMN_F32 ? !d->l->sgemm
                            : m->dtype != LIMN_F64 || !d->l->dgemm)
     return false;
+  m->bias = false;
   if (m->m < 8 || m->n < 8) return false;
   if (g->c->flags.clblast_lib[0]) return work >= 1 << 15;
   return !g->cpu && work >= 1 << 21;
 }
 
-static int cl_gemm(limn_gpu *g, const limn_gpu_gemm *m, void *const mem[3],
-                   const int64_t off[3]) {
+static int cl_gemm(limn_gpu *g, const limn_gpu_gemm *m, void *const mem[4],
+                   const int64_t off[4]) {
   cl_dev *d = cl_of(g);
   int ta = m->ta ? CL_BLAS_YES : CL_BLAS_NO;
   int tb = m->tb ? CL_BLAS_YES : CL_BLAS_NO;
@@ -235,8 +236,18 @@ static int cl_gemm(limn_gpu *g, const limn_gpu_gemm *m, void *const mem[3],
 }
 
 static const limn_gpu_driver cl_driver = {
-    cl_mem_new, cl_mem_del,   cl_write,    cl_read,  cl_finish,     cl_build,
-    cl_unbuild, cl_kernel_of, cl_unkernel, cl_start, cl_gemm_worth, cl_gemm,
+    .mem_new = cl_mem_new,
+    .mem_del = cl_mem_del,
+    .write = cl_write,
+    .read = cl_read,
+    .finish = cl_finish,
+    .build = cl_build,
+    .unbuild = cl_unbuild,
+    .kernel = cl_kernel_of,
+    .unkernel = cl_unkernel,
+    .start = cl_start,
+    .gemm_worth = cl_gemm_worth,
+    .gemm = cl_gemm,
 };
 
 /* -- Opening --------------------------------------------------------------- */
@@ -337,6 +348,7 @@ static void cl_ask(cl_dev *d, char *extensions, size_t n) {
   d->gpu.max_local = (uint32_t)LIMN_MIN(LIMN_MAX(most, 1), 1024);
   d->gpu.local = d->gpu.cpu ? 4 : 64;
   while (d->gpu.local > d->gpu.max_local) d->gpu.local /= 2;
+  d->gpu.arg_bytes = 1000; /* OpenCL promises 1024 */
   d->gpu.units = (int64_t)LIMN_MAX(cl_number(d, CL_DEVICE_MAX_UNITS, 4), 1);
   if (!d->gpu.cpu) d->gpu.units *= 8;
   memory = cl_number(d, CL_DEVICE_MEMORY, 8);
@@ -427,4 +439,5 @@ const limn_device_ops limn_opencl_ops = {
     limn_gpu_wait,     limn_gpu_prepare,
     limn_gpu_discard,  limn_gpu_launch_step,
     limn_gpu_supports, limn_gpu_fault,
+    NULL,
 };

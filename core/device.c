@@ -86,12 +86,14 @@ int limn_device_find(limn_context *c, const char *name, limn_device **out) {
 
 int limn_devices_open(limn_context *c) {
   LIMN_TRY(limn_cpu_ops.open(c));
+  if (c->flags.no_cuda)
+    limn_device_note(c, "cuda: switched off by LIMN_DEVICES");
+  else
+    LIMN_TRY(limn_cuda_ops.open(c));
   if (c->flags.no_opencl)
     limn_device_note(c, "opencl: switched off by LIMN_DEVICES");
   else
     LIMN_TRY(limn_opencl_ops.open(c));
-  if (c->flags.no_cuda)
-    limn_device_note(c, "cuda: switched off by LIMN_DEVICES");
   return 0;
 }
 

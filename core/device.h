@@ -173,6 +173,10 @@ typedef struct limn_device_ops {
   bool (*supports)(struct limn_device *d, int op, int dtype);
   /* After a wait: take the device's noted fault, if any (site != 0). */
   int (*fault)(struct limn_device *d, limn_fault *out);
+  /* Launch n steps, the same ones at every run, none of which needs the host;
+   * NULL where that is no better than one after the other. *failed: which. */
+  int (*launch_all)(struct limn_device *d, const limn_step *s, uint32_t n,
+                    const limn_bind *b, uint32_t *failed);
 } limn_device_ops;
 
 typedef struct limn_device {
@@ -189,7 +193,7 @@ typedef struct limn_device {
   void *impl;
 } limn_device;
 
-extern const limn_device_ops limn_cpu_ops, limn_opencl_ops;
+extern const limn_device_ops limn_cpu_ops, limn_cuda_ops, limn_opencl_ops;
 
 /* -- device.c -- */
 int limn_device_add(limn_context *c, const limn_device_ops *ops, void *impl,
@@ -206,6 +210,14 @@ void limn_device_note(limn_context *c, const char *fmt, ...)
 int limn_device_wait(limn_device *d);
 /* Raise a noted fault: "net.lua:14: gather: index 11 ...". Returns its code. */
 int limn_fault_fail(limn_context *c, const limn_fault *f);
+
+/* A step that would copy a cell to itself, as it is written in place. */
+static inline bool limn_step_idle(const limn_step *s, const limn_slot *slot) {
+  const limn_slot *to, *from;
+  if (s->kind != LIMN_STEP_GROUP || !s->flag) return false;
+  to = &slot[s->out[0].slot], from = &slot[s->in[0].slot];
+  return to->mem == from->mem && to->off == from->off;
+}
 
 /* -- dl.c -- run-time loading; NULL when absent. */
 void *limn_dl_open(const char *const *names, int n);

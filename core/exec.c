@@ -342,30 +342,57 @@ static void exec_time(limn_plan *p, const limn_step *s, uint64_t ns) {
            limn_graph_text(p->expanded, n->path));
 }
 
-/* A copy of a cell to itself, where it is written in place. */
-static bool exec_is_idle(const limn_plan *p, const limn_step *s) {
-  const limn_slot *to, *from;
-  if (s->kind != LIMN_STEP_GROUP || !s->flag) return false;
-  to = &p->slot[s->out[0].slot], from = &p->slot[s->in[0].slot];
-  return to->mem == from->mem && to->off == from->off;
+/* What fails at a step says at which, unless the step did. */
+static int exec_step_failed(const limn_plan *p, const limn_step *s, int rc) {
+  const limn_node *n = limn_graph_node(p->expanded, s->node);
+  const char *line = limn_graph_text(p->expanded, n->line);
+  limn_error_prepend(p->c, "%s%s%s on %s: ", line, *line ? ": " : "",
+                     limn_op_get(n->op)->name, p->dev->name);
+  return rc;
+}
+
+static int exec_one(limn_plan *p, const limn_step *s, const limn_bind *b) {
+  int rc = 0;
+  if (s->kind == LIMN_STEP_PRINT) return limn_plan_print(p, s);
+  if (!limn_step_idle(s, p->slot)) rc = p->dev->ops->launch(p->dev, s, b);
+  return rc < 0 ? exec_step_failed(p, s, rc) : 0;
+}
+
+/* Steps from i on that the device can take together: none needs the host. */
+static uint32_t exec_stretch(const limn_plan *p, uint32_t i) {
+  uint32_t n = 0;
+  while (i + n < p->nstep && p->step[i + n].kind != LIMN_STEP_PRINT) n++;
+  return n;
+}
+
+static int exec_many(limn_plan *p, const limn_step *s, uint32_t n,
+                     const limn_bind *b) {
+  uint32_t failed = 0;
+  int rc = p->dev->ops->launch_all(p->dev, s, n, b, &failed);
+  return rc < 0 ? exec_step_failed(p, &s[failed], rc) : 0;
+}
+
+static int exec_timed(limn_plan *p, const limn_step *s, const limn_bind *b) {
+  uint64_t t0 = exec_now(p->c);
+  LIMN_TRY(exec_one(p, s, b));
+  LIMN_TRY(p->dev->ops->wait(p->dev));
+  exec_time(p, s, exec_now(p->c) - t0);
+  return 0;
 }
 
 static int exec_steps(limn_plan *p, const limn_bind *b, bool *started) {
-  limn_device *d = p->dev;
   bool timed = limn_dumps(p->c, 'x');
-  for (uint32_t i = 0; i < p->nstep; i++) {
+  bool many = p->dev->ops->launch_all && !timed;
+  uint32_t n;
+  for (uint32_t i = 0; i < p->nstep; i += n) {
     const limn_step *s = &p->step[i];
-    uint64_t t0 = timed ? exec_now(p->c) : 0;
     *started = true;
-    if (s->kind == LIMN_STEP_PRINT)
-      LIMN_TRY(limn_plan_print(p, s));
-    else if (!exec_is_idle(p, s))
-      LIMN_TRY(d->ops->launch(d, s, b));
-    if (!timed) continue;
-    LIMN_TRY(d->ops->wait(d));
-    exec_time(p, s, exec_now(p->c) - t0);
+    n = many ? exec_stretch(p, i) : 1;
+    if (n > 1) LIMN_TRY(exec_many(p, s, n, b));
+    else LIMN_TRY(timed ? exec_timed(p, s, b) : exec_one(p, s, b));
+    n = LIMN_MAX(n, 1);
   }
-  d->launches += p->nstep;
+  p->dev->launches += p->nstep;
   return 0;
 }
 

@@ -11,11 +11,17 @@
  *   LIMN_ISA          instruction set of CPU kernels: base, avx2, avx512.
  *                     Default: the best that the machine has.
  *   LIMN_DEVICES      the kinds of devices to open, "cpu,opencl"; the CPU is
- *                     always there. Default: cpu,opencl,cuda.
+ *                     always there. Default: cpu,cuda,opencl.
  *   LIMN_THREADS      threads on the CPU, where the host's options leave it
  *                     open. Default: 1.
  *   LIMN_OPENCL_LIB   path of the OpenCL loader or driver
  *   LIMN_CLBLAST_LIB  path of CLBlast
+ *   LIMN_CUDA_LIB     path of the CUDA driver, libcuda.so.1
+ *   LIMN_NVRTC_LIB    path of NVRTC, CUDA's compiler for kernels
+ *   LIMN_CUBLAS_LIB   path of cuBLAS, for products; "off": own kernels
+ *   LIMN_CACHE        folder for compiled CUDA kernels, which may be removed at
+ *                     any time; "off": none is kept. Default: limn in
+ *                     $XDG_CACHE_HOME or in ~/.cache
  *
  * Unknown names are ignored: a variable set for a newer release must not stop
  * an older one. */
@@ -77,6 +83,26 @@ static const char *flags_env(const char *name) {
   return s ? s : "";
 }
 
+static void flags_path(char *out, size_t n, const char *name) {
+  snprintf(out, n, "%s", flags_env(name));
+}
+
+/* A relative folder would be another one in every directory. */
+static void flags_cache(char *out, size_t n) {
+  const char *named = flags_env("LIMN_CACHE");
+  const char *xdg = flags_env("XDG_CACHE_HOME"), *home = flags_env("HOME");
+  int len = 0;
+  out[0] = 0;
+  if (!strcmp(named, "off")) return;
+  if (named[0])
+    len = snprintf(out, n, "%s", named);
+  else if (xdg[0] == '/')
+    len = snprintf(out, n, "%s/limn", xdg);
+  else if (home[0] == '/')
+    len = snprintf(out, n, "%s/.cache/limn", home);
+  if ((size_t)len >= n) out[0] = 0;
+}
+
 void limn_flags_read(limn_flags *f) {
   const char *devices = getenv("LIMN_DEVICES");
   memset(f, 0, sizeof *f);
@@ -87,10 +113,12 @@ void limn_flags_read(limn_flags *f) {
   f->threads = atoi(flags_env("LIMN_THREADS"));
   f->no_opencl = flags_denies(devices, "opencl");
   f->no_cuda = flags_denies(devices, "cuda");
-  snprintf(f->opencl_lib, sizeof f->opencl_lib, "%s",
-           flags_env("LIMN_OPENCL_LIB"));
-  snprintf(f->clblast_lib, sizeof f->clblast_lib, "%s",
-           flags_env("LIMN_CLBLAST_LIB"));
+  flags_path(f->opencl_lib, sizeof f->opencl_lib, "LIMN_OPENCL_LIB");
+  flags_path(f->clblast_lib, sizeof f->clblast_lib, "LIMN_CLBLAST_LIB");
+  flags_path(f->cuda_lib, sizeof f->cuda_lib, "LIMN_CUDA_LIB");
+  flags_path(f->nvrtc_lib, sizeof f->nvrtc_lib, "LIMN_NVRTC_LIB");
+  flags_path(f->cublas_lib, sizeof f->cublas_lib, "LIMN_CUBLAS_LIB");
+  flags_cache(f->cache, sizeof f->cache);
 }
 
 bool limn_dumps(const limn_context *c, char letter) {

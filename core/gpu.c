@@ -1,5 +1,4 @@
-/* What GPU devices share: reuse of memory, programs by their source, and the
- * launch of prepared steps. */
+/* What GPU devices share: reuse of memory, and programs by their source. */
 #include "gpu.h"
 
 #include "kernels_gen.h"
@@ -74,9 +73,8 @@ void limn_gpu_ptr(limn_gpu_args *a, int kind, int at) {
   a->mem[a->nmem++] = (limn_gpu_mem){(uint8_t)kind, (uint16_t)at};
 }
 
-/* OpenCL promises 1024 bytes of arguments in all. */
 bool limn_gpu_table(const limn_gpu_args *a) {
-  return (a->nnum + a->nmem) * 8 > 1000;
+  return (a->nnum + a->nmem) * 8 > a->bytes;
 }
 
 void limn_gpu_args_free(limn_gpu_args *a) {
@@ -256,7 +254,7 @@ int limn_gpu_wait(limn_device *d) {
  * that can note a fault. */
 #define GPU_FAULT_WORDS 8
 
-static int gpu_fault_memory(limn_gpu *g) {
+int limn_gpu_fault_memory(limn_gpu *g) {
   static const int64_t none[GPU_FAULT_WORDS];
   if (g->fault) return 0;
   LIMN_TRY(g->drv->mem_new(g, sizeof none, &g->fault));
@@ -281,104 +279,4 @@ int limn_gpu_fault(limn_device *d, limn_fault *out) {
   out->base = w[5];
   out->at = w[6];
   return 0;
-}
-
-/* -- Launch ---------------------------------------------------------------- */
-
-/* The bits in which a kernel reads a number operand of dtype: rounded or
- * wrapped to it, then its computing type. */
-static int64_t gpu_imm_bits(int dtype, const limn_imm *m) {
-  int64_t bits = 0, item = 0;
-  float f;
-  double v;
-  if (!limn_dtype_float(dtype)) {
-    if (dtype == LIMN_BOOL) return m->f != 0;
-    if (dtype == LIMN_I32) /* beyond its range: the nearest */
-      limn_store_real(dtype, &item, (double)m->i);
-    else
-      limn_store_int(dtype, &item, m->i);
-    return limn_load_int(dtype, &item);
-  }
-  limn_store_real(dtype, &item, m->f);
-  v = limn_load_real(dtype, &item);
-  f = (float)v;
-  if (dtype == LIMN_F64)
-    memcpy(&bits, &v, sizeof v);
-  else
-    memcpy(&bits, &f, sizeof f);
-  return bits;
-}
-
-/* The launch's numbers with those of this run put in. */
-static void gpu_patch(const limn_gpu_args *a, const limn_bind *b,
-                      int64_t *num) {
-  uint32_t i;
-  memcpy(num, a->num, a->nnum * sizeof *num);
-  for (i = 0; i < a->npatch; i++) {
-    const limn_gpu_patch *p = &a->patch[i];
-    int64_t *n = &num[p->at];
-    switch (p->kind) {
-    case LIMN_GPU_OFFSET:
-      *n += b->slot[p->arg].off / limn_dtype_size(p->dtype);
-      break;
-    case LIMN_GPU_IMM:
-      *n = gpu_imm_bits(p->dtype, &b->imm[p->arg]);
-      break;
-    case LIMN_GPU_SEED:
-      *n = (int64_t)b->seed;
-      break;
-    case LIMN_GPU_DRAW:
-      *n = (int64_t)(b->draw0 + p->arg);
-      break;
-    case LIMN_GPU_SERIAL:
-      *n = (int64_t)b->serial;
-      break;
-    case LIMN_GPU_SITE:
-      if (b->site) *n = b->site;
-      break;
-    }
-  }
-}
-
-#define GPU_NUMS 640 /* more than any kernel has */
-
-static int gpu_start(limn_gpu *g, const limn_gpu_launch *l, const limn_bind *b,
-                     void *const temp[2]) {
-  void *mem[LIMN_GPU_MEMS];
-  int64_t num[GPU_NUMS];
-  uint32_t i;
-  if (l->args.nnum > GPU_NUMS)
-    return limn_fail(g->c, LIMN_EUNSUPPORTED, "a kernel with %u numbers",
-                     l->args.nnum);
-  for (i = 0; i < l->args.nmem; i++) {
-    const limn_gpu_mem *m = &l->args.mem[i];
-    mem[i] = m->kind == LIMN_GPU_SLOT   ? b->slot[m->at].mem
-             : m->kind == LIMN_GPU_TEMP ? temp[m->at]
-                                        : g->fault;
-    if (m->kind == LIMN_GPU_FAULT) g->fault_dirty = true;
-  }
-  gpu_patch(&l->args, b, num);
-  g->c->count.kernels++;
-  if (l->gemm) return g->drv->gemm(g, l->gemm, mem, num);
-  return g->drv->start(g, l->kernel, l->groups, l->local, mem,
-                       (int)l->args.nmem, num, (int)l->args.nnum,
-                       limn_gpu_table(&l->args));
-}
-
-int limn_gpu_launch_step(limn_device *d, const limn_step *s,
-                         const limn_bind *b) {
-  limn_gpu *g = d->impl;
-  const limn_gpu_code *code = s->code;
-  const limn_gpu_launch *l;
-  void *temp[2] = {NULL, NULL};
-  int rc = 0, i;
-  if (!code) return 0;
-  LIMN_TRY(gpu_fault_memory(g));
-  for (i = 0; i < 2; i++)
-    if (code->temp[i]) LIMN_GO(limn_gpu_take(g, code->temp[i], &temp[i]));
-  for (l = code->first; l; l = l->next) LIMN_GO(gpu_start(g, l, b, temp));
-bail:
-  for (i = 0; i < 2; i++)
-    if (temp[i]) limn_gpu_give(g, temp[i], code->temp[i]);
-  return rc;
 }

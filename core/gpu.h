@@ -39,6 +39,7 @@ typedef struct {
 typedef struct {
   limn_context *c;
   int rc; /* sticky */
+  uint32_t bytes; /* that a kernel's arguments may have in all */
   uint32_t nmem, nnum, npatch, num_cap, patch_cap;
   limn_gpu_mem mem[LIMN_GPU_MEMS];
   int64_t *num;
@@ -53,13 +54,16 @@ void limn_gpu_ptr(limn_gpu_args *a, int kind, int at);
 /* Whether the numbers travel in a buffer: more than a kernel can take. */
 bool limn_gpu_table(const limn_gpu_args *a);
 
-/* A product for the vendor's library: row-major out[m, n] = a b, where the
- * matrices of each batch entry lie `stride` elements after the one before. */
+/* A product for the vendor's library: row-major out[m, n] = a b (+ bias[n]),
+ * where the matrices of each batch entry lie `stride` elements after the one
+ * before. */
 typedef struct {
   int dtype;
   int64_t m, n, k, batch;
   bool ta, tb;              /* stored transposed */
   int64_t lda, ldb, sa, sb; /* leading dims, batch strides */
+  bool bias, tf32;          /* tf32: float32 may be rounded to TensorFloat-32 */
+  void *plan;               /* the driver's, see gemm_worth */
 } limn_gpu_gemm;
 
 typedef struct limn_gpu_launch {
@@ -68,11 +72,13 @@ typedef struct limn_gpu_launch {
   size_t groups[3];
   uint32_t local; /* work-items in a group, along the first dim */
   limn_gpu_args args;
-  limn_gpu_gemm *gemm; /* or NULL; then mem and num are out, a, b */
+  limn_gpu_gemm *gemm; /* or NULL; then mem and num are out, a, b, bias */
 } limn_gpu_launch;
 typedef struct { /* step->code */
   limn_gpu_launch *first, *last;
-  size_t temp[2]; /* bytes; taken for the time of the launch */
+  size_t temp[2];  /* bytes; taken for the time of the launch */
+  void *kept[2];   /* or kept for a replay */
+  struct limn_gpu_replay *replay; /* of the steps that begin here, or NULL */
 } limn_gpu_code;
 
 /* -- Devices --------------------------------------------------------------- */
@@ -90,14 +96,27 @@ typedef struct limn_gpu_driver {
   void (*unbuild)(limn_gpu *g, void *program);
   int (*kernel)(limn_gpu *g, void *program, const char *name, void **kernel);
   void (*unkernel)(limn_gpu *g, void *kernel);
-  /* Start a kernel. table: num goes through a buffer. */
-  int (*start)(limn_gpu *g, void *kernel, const size_t groups[3],
-               uint32_t local, void *const *mem, int nmem, const int64_t *num,
-               int nnum, bool table);
-  /* Products by the vendor's library, or NULL. worth: whether to use it. */
-  bool (*gemm_worth)(limn_gpu *g, const limn_gpu_gemm *m);
-  int (*gemm)(limn_gpu *g, const limn_gpu_gemm *m, void *const mem[3],
-              const int64_t off[3]);
+  /* Start a kernel with these pointers and numbers. */
+  int (*start)(limn_gpu *g, const limn_gpu_launch *l, void *const *mem,
+               const int64_t *num);
+  /* Products by the vendor's library, or NULL. worth: whether to use it; may
+   * make m->plan, and clears m->bias where that has to be added apart. */
+  bool (*gemm_worth)(limn_gpu *g, limn_gpu_gemm *m);
+  int (*gemm)(limn_gpu *g, const limn_gpu_gemm *m, void *const mem[4],
+              const int64_t off[4]);
+  void (*gemm_free)(limn_gpu *g, limn_gpu_gemm *m); /* or NULL: no plans */
+  /* Replays, where g->replays. Between record and recorded what is started is
+   * noted, not run; node gives the handle of what was started last. recorded
+   * makes a replay of it (NULL: give up and forget). rebind gives a kernel of
+   * a replay other pointers and numbers. */
+  int (*record)(limn_gpu *g);
+  int (*node)(limn_gpu *g, void **node);
+  int (*recorded)(limn_gpu *g, void **replay);
+  int (*rebind)(limn_gpu *g, void *replay, void *node,
+                const limn_gpu_launch *l, void *const *mem,
+                const int64_t *num);
+  int (*replay)(limn_gpu *g, void *replay);
+  void (*unreplay)(limn_gpu *g, void *replay);
 } limn_gpu_driver;
 
 #define LIMN_GPU_CLASSES 192
@@ -107,6 +126,10 @@ struct limn_gpu {
   void *impl;
   bool fp64, atom64; /* what the device can */
   bool cpu;          /* a CPU that plays GPU: other kernels are good */
+  bool warps;        /* 32 lanes can exchange values without memory */
+  bool vectors;      /* one access of 16 bytes is better than many */
+  bool replays;      /* the driver can record and replay launches */
+  uint32_t arg_bytes; /* of a kernel's arguments, at most */
   uint32_t local;    /* usual work-items in a group, a power of two */
   uint32_t max_local;
   int64_t units; /* groups that keep the device busy */
@@ -133,7 +156,8 @@ const char *limn_gpu_text(const char *name);
  * "dialect" go. */
 size_t limn_gpu_heading(const char *src);
 
-/* gpu.c: entries of limn_device_ops; dev->impl is a limn_gpu. */
+/* gpu.c and gpu_launch.c: entries of limn_device_ops; dev->impl is a
+ * limn_gpu. */
 int limn_gpu_alloc(limn_device *d, size_t bytes, void **mem);
 void limn_gpu_free(limn_device *d, void *mem, size_t bytes);
 int limn_gpu_upload(limn_device *d, void *mem, size_t off, const void *src,
@@ -144,6 +168,10 @@ int limn_gpu_wait(limn_device *d);
 int limn_gpu_fault(limn_device *d, limn_fault *out);
 int limn_gpu_launch_step(limn_device *d, const limn_step *s,
                          const limn_bind *b);
+int limn_gpu_launch_all(limn_device *d, const limn_step *s, uint32_t n,
+                        const limn_bind *b, uint32_t *failed);
+int limn_gpu_fault_memory(limn_gpu *g);
+void limn_gpu_forget(limn_gpu *g, limn_gpu_code *code); /* its replay */
 /* gpu_step.c */
 int limn_gpu_prepare(limn_device *d, limn_step *s);
 void limn_gpu_discard(limn_device *d, limn_step *s);

@@ -16,6 +16,7 @@ static inline int step_launch(gpu_job *j, limn_gpu_launch **out) {
   limn_gpu_launch *l = limn_alloc(j->c, sizeof *l);
   if (!l) return LIMN_EMEM;
   l->args.c = j->c;
+  l->args.bytes = j->g->arg_bytes;
   l->local = j->g->local;
   l->groups[0] = l->groups[1] = l->groups[2] = 1;
   if (j->code->last)

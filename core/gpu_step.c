@@ -67,7 +67,7 @@ static int step_reduce(gpu_job *j) {
   const limn_step *s = j->s;
   limn_gpu_reduce r;
   limn_gpu_launch *l;
-  limn_gpu_args second = {.c = j->c};
+  limn_gpu_args second = {.c = j->c, .bytes = j->g->arg_bytes};
   int rc;
   if (!s->nin)
     return limn_fail(j->c, LIMN_EUNSUPPORTED, "a reduction without input");
@@ -159,22 +159,22 @@ static void step_product_end(limn_gpu_launch *l, int64_t x, int64_t y,
 static int step_product_gpu(gpu_job *j, const step_product *p) {
   limn_gpu *g = j->g;
   limn_gpu_launch *l;
+  int64_t groups;
   bool dots = p->m < 8 || p->n < 8 || g->max_local < 256;
   LIMN_TRY(step_text(j, "gemm", STEP_GEMM_NUMS));
   LIMN_TRY(step_product_launch(j, p, &l));
   if (dots) {
     bool apart = p->bn == 1 && p->n > 1;
     int lanes = step_lanes(g, p->m * p->n * p->batch, p->k, !apart);
-    step_product_end(l, lanes, apart, 0, 0);
-    l->groups[0] = step_line_groups(g, p->m * p->n, lanes);
-    l->groups[1] = (size_t)p->batch;
+    groups = (int64_t)step_line_groups(g, p->m * p->n, lanes);
+    step_product_end(l, lanes, apart, groups, 0);
+    l->groups[0] = (size_t)(groups * p->batch);
     return step_kernel(j, l, "gemm_dot");
   }
-  step_product_end(l, 0, 0, 0, 0);
+  groups = (p->n + 63) / 64 * ((p->m + 63) / 64);
+  step_product_end(l, (p->n + 63) / 64, 0, groups, 0);
   l->local = 256;
-  l->groups[0] = (size_t)((p->n + 63) / 64);
-  l->groups[1] = (size_t)((p->m + 63) / 64);
-  l->groups[2] = (size_t)p->batch;
+  l->groups[0] = (size_t)(groups * p->batch);
   return step_kernel(j, l, "gemm_tile");
 }
 
@@ -223,7 +223,8 @@ static bool step_product_blas(const gpu_job *j, const step_product *p,
   if (!drv->gemm || p->d.nd > 1 || !limn_dtype_float(dtype) || p->k == 0)
     return false;
   *m = (limn_gpu_gemm){dtype, p->m,  p->n,  p->k, p->batch, false,
-                       false, p->am, p->bk, 0,    0};
+                       false, p->am, p->bk, 0,    0,    j->s->bias,
+                       j->c->tf32,   NULL};
   if (p->ak != 1 && p->k > 1) m->ta = true, m->lda = p->ak;
   if (p->bn != 1 && p->n > 1) m->tb = true, m->ldb = p->bn;
   if (!step_leading(&m->lda, m->ta ? m->m : m->k, m->ta ? m->k : m->m) ||
@@ -233,18 +234,18 @@ static bool step_product_blas(const gpu_job *j, const step_product *p,
   return drv->gemm_worth(j->g, m);
 }
 
-static int step_product_library(gpu_job *j, const limn_gpu_gemm *m) {
+static int step_product_library(gpu_job *j, limn_gpu_gemm *m) {
   limn_gpu_launch *l;
+  int i;
   LIMN_TRY(step_launch(j, &l));
   l->gemm = limn_alloc(j->c, sizeof *l->gemm);
   if (!l->gemm) return LIMN_EMEM;
   *l->gemm = *m;
+  m->plan = NULL; /* it is the launch's now */
   step_slot(l, &j->s->out[0]);
-  step_slot(l, &j->s->in[0]);
-  step_slot(l, &j->s->in[1]);
+  for (i = 0; i < 2 + m->bias; i++) step_slot(l, &j->s->in[i]);
   step_offset(l, &j->s->out[0]);
-  step_offset(l, &j->s->in[0]);
-  step_offset(l, &j->s->in[1]);
+  for (i = 0; i < 2 + m->bias; i++) step_offset(l, &j->s->in[i]);
   return l->args.rc;
 }
 
@@ -311,8 +312,10 @@ static int step_matmul(gpu_job *j) {
   step_product_read(j->s, &p);
   if (p.m * p.n * p.batch == 0) return 0;
   if (step_product_blas(j, &p, &m)) {
-    LIMN_TRY(step_product_library(j, &m));
-    if (j->s->bias) LIMN_TRY(step_product_bias(j));
+    int rc = step_product_library(j, &m);
+    if (m.plan) j->g->drv->gemm_free(j->g, &m);
+    LIMN_TRY(rc);
+    if (j->s->bias && !m.bias) LIMN_TRY(step_product_bias(j));
   } else if (j->g->cpu) {
     LIMN_TRY(step_product_cpu(j, &p));
   } else {
@@ -506,14 +509,20 @@ int limn_gpu_prepare(limn_device *d, limn_step *s) {
   return rc;
 }
 
+static void step_gemm_free(limn_gpu *g, limn_gpu_gemm *m) {
+  if (m->plan) g->drv->gemm_free(g, m);
+  limn_free(g->c, m, sizeof *m);
+}
+
 void limn_gpu_discard(limn_device *d, limn_step *s) {
   limn_gpu_code *code = s->code;
   limn_gpu_launch *l, *next;
   if (!code) return;
+  limn_gpu_forget(d->impl, code);
   for (l = code->first; l; l = next) {
     next = l->next;
     limn_gpu_args_free(&l->args);
-    if (l->gemm) limn_free(d->c, l->gemm, sizeof *l->gemm);
+    if (l->gemm) step_gemm_free(d->impl, l->gemm);
     limn_free(d->c, l, sizeof *l);
   }
   limn_free(d->c, code, sizeof *code);

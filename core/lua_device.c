@@ -69,7 +69,7 @@ static int device_seed(lua_State *L) {
   return 0;
 }
 
-/* policy{precise =, deterministic =, max_bytes =} */
+/* policy{precise =, deterministic =, tf32 =, max_bytes =} */
 static int device_policy(lua_State *L) {
   limn_context *c = limn_lua_state(L)->c;
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -77,6 +77,8 @@ static int device_policy(lua_State *L) {
   if (!lua_isnil(L, -1)) c->precise = lua_toboolean(L, -1);
   lua_getfield(L, 1, "deterministic");
   if (!lua_isnil(L, -1)) c->deterministic = lua_toboolean(L, -1);
+  lua_getfield(L, 1, "tf32");
+  if (!lua_isnil(L, -1)) c->tf32 = lua_toboolean(L, -1);
   lua_getfield(L, 1, "max_bytes");
   if (!lua_isnil(L, -1)) c->opt.max_bytes = (size_t)lua_tonumber(L, -1);
   return 0;

@@ -246,7 +246,7 @@ int limn_planner_get(limn_graph *g, limn_planner **out) {
 
 static uint32_t plan_policy(const limn_context *c) {
   return c->flags.passes | (uint32_t)c->precise << 16 |
-         (uint32_t)c->deterministic << 17;
+         (uint32_t)c->deterministic << 17 | (uint32_t)c->tf32 << 18;
 }
 
 static bool plan_mode(const limn_graph *g, uint32_t i) {

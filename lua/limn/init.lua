@@ -45,6 +45,16 @@ limn.plans_limit = core.plans_limit
 limn.wait = core.wait
 limn.policy = core.policy
 
+--- limn.allow_tf32(on): whether float32 products on NVIDIA GPUs may round
+-- their factors to TensorFloat-32 (10 bits of mantissa), which is several
+-- times faster. They may not until this is called.
+function limn.allow_tf32(on)
+  if type(on) ~= "boolean" then
+    core.fail("limn.allow_tf32: true or false is wanted, not " .. type(on))
+  end
+  core.policy {tf32 = on}
+end
+
 --- limn.is_tensor(v) -> boolean: whether v is a tensor.
 function limn.is_tensor(v) return core.type(v) == "tensor" end
 
