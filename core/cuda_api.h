@@ -133,9 +133,16 @@ typedef struct {
     (cu_exec *, cu_graph, unsigned long long))                              \
   F(GraphSetParams, cuGraphExecKernelNodeSetParams,                         \
     (cu_exec, cu_node, const cu_node_params *))                             \
+  F(GraphUpdate, cuGraphExecUpdate, (cu_exec, cu_graph, cu_node *, int *))  \
   F(GraphLaunch, cuGraphLaunch, (cu_exec, cu_stream))                       \
   F(GraphExecDestroy, cuGraphExecDestroy, (cu_exec))                        \
   F(GraphDestroy, cuGraphDestroy, (cu_graph))
+
+/* Copies between two devices without a stop on the host. */
+#define CU_PEER_FUNCTIONS(F)                                                \
+  F(MemcpyPeerAsync, cuMemcpyPeerAsync,                                     \
+    (cu_ptr, cu_context, cu_ptr, cu_context, size_t, cu_stream))            \
+  F(StreamWaitEvent, cuStreamWaitEvent, (cu_stream, cu_event, unsigned))
 
 #define NVRTC_FUNCTIONS(F)                                                  \
   F(Version, nvrtcVersion, (int *, int *))                                  \
@@ -235,6 +242,7 @@ typedef struct {
   CU_FUNCTIONS(CU_POINTER)
   CU_POOL_FUNCTIONS(CU_POINTER)
   CU_GRAPH_FUNCTIONS(CU_POINTER)
+  CU_PEER_FUNCTIONS(CU_POINTER)
 } cu_api;
 typedef struct {
   NVRTC_FUNCTIONS(CU_POINTER)
