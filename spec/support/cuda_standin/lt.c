@@ -22,7 +22,9 @@ struct cublaslt_layout {
 struct cublaslt_pref {
   standin_object o;
   size_t workspace;
+  uint32_t align[4]; /* of A, B, C and D */
 };
+enum { LT_ALIGN_A = 5 };
 #define HANDLE(h, kind)                                    \
   do {                                                     \
     if (standin_check(h, kind)) return LT_INVALID;         \
@@ -136,6 +138,9 @@ STANDIN_API int cublasLtMatmulPreferenceSetAttribute(cublaslt_pref p, int what,
                                                      size_t bytes) {
   ENTER(cublasLtMatmulPreferenceSetAttribute);
   HANDLE(p, SI_PREF);
+  if (what >= LT_ALIGN_A && what < LT_ALIGN_A + 4)
+    return lt_set(&p->align[what - LT_ALIGN_A], sizeof p->align[0], value,
+                  bytes);
   if (what != CUBLASLT_WORKSPACE)
     return standin_bad(LT_INVALID, "attribute %d is not stood in for", what);
   return lt_set(&p->workspace, sizeof p->workspace, value, bytes);
