@@ -241,11 +241,29 @@ int emit_dense(emitter *e, limn_operand *o, int dtype, limn_ref r) {
   return 0;
 }
 
+/* The rule has taken a real that is whole for an int: so it is one. */
+static void emit_whole(limn_type *t) {
+  if (t->kind != LIMN_V_REAL || !t->known) return;
+  t->kind = LIMN_V_INT;
+  t->i = limn_saturate(t->f);
+}
+
 int emit_args(emitter *e, limn_ref r, limn_type *out, limn_type *pool) {
   const limn_node *n = limn_graph_node(e->g, r);
+  char type[LIMN_MAXARGS];
+  int np = limn_op_types(n->op, type), in_pool = 0;
   memset(out, 0, LIMN_MAXARGS * sizeof *out);
-  return limn_infer_args(e->I, e->g->args + n->args, n->nargs, out, pool,
-                         EMIT_POOL);
+  LIMN_TRY(limn_infer_args(e->I, e->g->args + n->args, n->nargs, out, pool,
+                           EMIT_POOL));
+  for (int i = 0; i < np && i < n->nargs; i++) {
+    limn_type *list = pool + in_pool;
+    bool whole = strchr("idDL", type[i]);
+    if (out[i].kind == LIMN_V_LIST) in_pool += out[i].n;
+    for (int k = 0; whole && out[i].kind == LIMN_V_LIST && k < out[i].n; k++)
+      emit_whole(&list[k]);
+    if (whole) emit_whole(&out[i]);
+  }
+  return 0;
 }
 
 int emit_site(emitter *e, limn_ref r, const char *what, uint32_t *site) {

@@ -72,7 +72,8 @@ static int exec_names(limn_graph *g, const limn_run_arg *in) {
       uint32_t name = g->in[i].dim[d];
       if (!name) continue;
       for (uint32_t j = 0; j <= i; j++)
-        for (int k = 0; !g->in[j].number && k < in[j].t->v.ndim; k++)
+        for (int k = 0; !g->in[j].number && k < (j < i ? in[j].t->v.ndim : d);
+             k++)
           if (g->in[j].dim[k] == name && in[j].t->v.d[k] != in[i].t->v.d[d])
             return limn_fail(
                 g->c, LIMN_ESHAPE,

@@ -58,6 +58,14 @@ static void explain_host(const limn_graph *g, limn_arg a, int depth,
   }
 }
 
+static void explain_value(const limn_infer *I, limn_ref r, limn_str *s) {
+  const limn_type *t = r <= I->n ? &I->t[r - 1] : NULL;
+  if (!t || !t->known) limn_str_add(s, "unknown");
+  else if (t->kind == LIMN_V_REAL) limn_str_real(s, t->f);
+  else if (t->kind == LIMN_V_DTYPE) limn_str_add(s, limn_dtype_name(t->dtype));
+  else limn_str_addf(s, "%lld", (long long)t->i);
+}
+
 void limn_guard_text(const limn_graph *g, limn_infer *I, limn_ref r, char *buf,
                      size_t n) {
   const limn_node *nd = limn_graph_node(g, r);
@@ -65,12 +73,13 @@ void limn_guard_text(const limn_graph *g, limn_infer *I, limn_ref r, char *buf,
   limn_str s;
   limn_str_init(&s, g->c);
   explain_host(g, limn_aref(r), 0, &s);
-  if (nd->nargs == 2 && x[0].tag == LIMN_A_REF && x[0].u.ref <= I->n) {
-    const limn_type *t = &I->t[x[0].u.ref - 1];
-    if (t->known && t->kind == LIMN_V_INT)
-      limn_str_addf(&s, " (it is %lld)", (long long)t->i);
-    if (t->known && t->kind == LIMN_V_DTYPE)
-      limn_str_addf(&s, " (it is %s)", limn_dtype_name(t->dtype));
+  if (nd->nargs == 2 && x[0].tag == LIMN_A_REF) {
+    bool two = x[1].tag == LIMN_A_REF;
+    limn_str_add(&s, two ? " (they are " : " (it is ");
+    explain_value(I, x[0].u.ref, &s);
+    if (two) limn_str_add(&s, " and ");
+    if (two) explain_value(I, x[1].u.ref, &s);
+    limn_str_add(&s, ")");
   }
   snprintf(buf, n, "%s", s.s ? s.s : "?");
   limn_str_free(&s);

@@ -88,6 +88,16 @@ static bool dim_dtype_arg(limn_value *v) {
   return true;
 }
 
+static int dim_mirror(int op) {
+  switch (op) {
+    case OP_lt: return OP_gt;
+    case OP_le: return OP_ge;
+    case OP_gt: return OP_lt;
+    case OP_ge: return OP_le;
+    default: return op;
+  }
+}
+
 /* ==, < and <= of Dims and tokens: upvalue 2 is the op, 3 its opposite */
 static int dim_compare(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
@@ -130,9 +140,10 @@ static int dim_compare(lua_State *L) {
   }
   for (int k = 0; k < 2; k++)
     limn_lua_check(st, L, limn_trace_arg(t, &v[k], &a[k]));
-  if (op == OP_is && a[0].tag == LIMN_A_DTYPE) {
+  if (a[0].tag != LIMN_A_REF) { /* Lua turns n > 2 round to 2 < n */
     limn_arg swap = a[0];
     a[0] = a[1], a[1] = swap;
+    op = dim_mirror(op), opposite = dim_mirror(opposite);
   }
   lua_pushboolean(L, dim_decide(st, L, op, opposite, a, 2));
   return 1;

@@ -497,16 +497,16 @@ static int plan_build(limn_plan *p, limn_planner *n, const limn_run_arg *in) {
   LIMN_TRY(plan_expanded(p->g, n, p->dev, &e));
   p->expanded = e;
   limn_graph_retain(e);
-  I.c = p->c, I.g = e, I.in = p->in_type;
+  I.c = p->c, I.in = p->in_type;
   I.on_gpu = !p->dev->ops->host;
   I.device = p->dev->name;
+  I.g = p->g; /* guards come first, where the user wrote them */
+  LIMN_GO(plan_guards(p->g, &I));
   if (e != p->g) { /* ops that are made of others check their own rules */
-    I.g = p->g;
     LIMN_GO(limn_infer_upto(&I, p->g->nnode));
     limn_infer_free(&I);
     I.g = e;
   }
-  LIMN_GO(plan_guards(e, &I));
   LIMN_GO(limn_infer_upto(&I, e->nnode));
   LIMN_GO(limn_fuse(&I, p->dev, &tmp, &f));
   LIMN_GO(limn_emit(p, &I, &f, &tmp));

@@ -12,7 +12,8 @@ describe("The host's calls", function()
   end
   there:close()
 
-  it("refuse wrong outputs, overlaps and stale modes on every device",
+  it("refuse wrong outputs, overlaps, stale modes, sizes of one name that "
+     .. "differ and guards that fail, on every device",
      function()
     local path = os.tmpname()
     local drop = nn.Dropout(0.5)
@@ -24,6 +25,12 @@ describe("The host's calls", function()
       drop = limn.trace {function(x)
         local y = drop(x)
         return y
+      end, limn.ones(4)},
+      pair = limn.trace {function(x, y) return x + y end, limn.spec {"rows"},
+                         limn.spec {"rows"}},
+      guarded = limn.trace {function(x)
+        if x:size(1) > 2 then return x * 2 end
+        return x
       end, limn.ones(4)},
     })
     U.each_device(function(dev)

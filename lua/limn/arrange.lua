@@ -54,6 +54,9 @@ end
 
 -- -- Diagonals ------------------------------------------------------------
 
+-- Zero for sure: comparing a size of a trace would bind the graph to it.
+local function none(n) return type(n) == "number" and n == 0 end
+
 --- x:diagonal([{offset = 0, dim1 = 1, dim2 = 2}]): the elements where dim2's
 -- position is dim1's plus offset, along a new last dim instead of those two.
 function methods.diagonal(x, ...)
@@ -66,8 +69,9 @@ function methods.diagonal(x, ...)
   local d1 = D.whole(x, a.dim1 or 1, "diagonal")
   local d2 = D.whole(x, a.dim2 or 2, "diagonal")
   if d1 == d2 then fail "diagonal: dim1 and dim2 are the same" end
-  if type(k) ~= "number" or k % 1 ~= 0 then
-    fail "diagonal: the offset must be a whole number"
+  D.size(k, "diagonal: the offset")
+  if type(k) == "number" and k % 1 ~= 0 then
+    fail "diagonal: the offset is a whole number"
   end
   local order = {}
   for d = 1, rank do
@@ -79,11 +83,11 @@ function methods.diagonal(x, ...)
   -- element of them as one row.
   local limn = D.limn
   local rows, columns = y:size(rank - 1), y:size(rank)
-  local from_row, from_column = math.max(-k, 0), math.max(k, 0)
-  if from_row > 0 then
+  local from_row, from_column = limn.max(-k, 0), limn.max(k, 0)
+  if not none(from_row) then
     y = D.part(y, rank - 1, limn.min(rows, from_row) + 1, rows)
   end
-  if from_column > 0 then
+  if not none(from_column) then
     y = D.part(y, rank, limn.min(columns, from_column) + 1, columns)
   end
   local n, m = y:size(rank - 1), y:size(rank)
@@ -111,8 +115,8 @@ function methods.diag(x, offset)
   local n = x:size(1)
   local here = core.eye(n, {dtype = "bool", device = x.device})
   local y = ops.where(here, ops.expand(ops.unsqueeze(x, 1), {n, -1}), false)
-  if k ~= 0 then
-    local right, down = math.max(k, 0), math.max(-k, 0)
+  if not none(k) then
+    local right, down = D.limn.max(k, 0), D.limn.max(-k, 0)
     y = ops.pad(y, {right, down, down, right})
   end
   return y
@@ -126,24 +130,27 @@ local most = { -- the largest margin, for an inner size of n
   replicate = function(n) return n > 0 and math.huge or 0 end,
 }
 
-local positions = { -- of x, for i = 1 - before ... n + after
-  reflect = function(i, n) -- there and back again: period 2 (n - 1)
-    local far = ops.remainder(i - 1, (n - 1) * 2)
-    local y = ops.neg(ops.abs(far - (n - 1))) + n
-    return y
+local margins = { -- the parts before and after x, of dim's size n
+  reflect = function(x, dim, n, before, after)
+    return ops.flip(D.part(x, dim, 2, before + 1), dim),
+      ops.flip(D.part(x, dim, n - after, n - 1), dim)
   end,
-  circular = function(i, n)
-    local y = ops.remainder(i - 1, n) + 1
-    return y
+  circular = function(x, dim, n, before, after)
+    return D.part(x, dim, n - before + 1, n), D.part(x, dim, 1, after)
   end,
-  replicate = function(i, n)
-    local y = ops.clamp(i, 1, n)
-    return y
+  replicate = function(x, dim, n, before, after)
+    local function many(at, count)
+      local size = {}
+      for d = 1, x:dim() do size[d] = d == dim and count or -1 end
+      local y = ops.expand(D.part(x, dim, at, at), size)
+      return y
+    end
+    return many(1, before), many(n, after)
   end,
 }
 
 local function margin(x, dim, before, after, mode)
-  if before == 0 and after == 0 then return x end
+  if none(before) and none(after) then return x end
   local n = x:size(dim)
   local size, b, a = D.known(n), D.known(before), D.known(after)
   if b and b < 0 or a and a < 0 then
@@ -155,14 +162,13 @@ local function margin(x, dim, before, after, mode)
       .. "at most %d"):format(math.max(b, a), size, dim, mode,
       math.max(most[mode](size), 0)))
   end
-  local i = core.arange(1 - before, n + after, {dtype = "int64",
-    device = x.device})
-  local y = ops.index_select(x, dim, positions[mode](i, n))
+  local first, last = margins[mode](x, dim, n, before, after)
+  local y = ops.cat({first, x, last}, dim)
   return y
 end
 
 local function pad_around(x, pads, mode)
-  if not positions[mode] then
+  if not margins[mode] then
     fail(("pad: there is no mode '%s': constant, reflect, replicate, circular")
       :format(tostring(mode)))
   end

@@ -223,12 +223,36 @@ function limn.linspace(first, last, n, options)
       fail(("linspace(first, last, n): argument %d is not a number"):format(i))
     end
   end
-  if n == 1 then
-    local one = limn.full({1}, first, options)
-    return one
-  end
-  local step = (last - first) / (n - 1)
+  local step = (last - first) / D.limn.max(n - 1, 1)
   local y = limn.arange(0, n - 1, 1, options) * step + first
+  return y
+end
+
+-- A table in which sizes of a trace stand, as a tensor that each run makes.
+local function of_sizes(v, ...)
+  if type(v) ~= "table" then
+    local y = limn.full({}, v, ...)
+    return y
+  end
+  local rows = {}
+  for i, x in ipairs(v) do rows[i] = of_sizes(x, ...) end
+  local y = ops.stack(rows, 1)
+  return y
+end
+
+local function has_size(v)
+  if type(v) ~= "table" then return type(v) == "cdata" end
+  for _, x in ipairs(v) do
+    if has_size(x) then return true end
+  end
+  return false
+end
+
+--- limn.tensor(table or number [, dtype] [, device]): a tensor of numbers or
+-- booleans, in a trace also of sizes: limn.tensor {{1, 2}, {3, 4}}.
+function limn.tensor(v, ...)
+  local make = core.tracing() and has_size(v) and of_sizes or core.tensor
+  local y = make(v, ...)
   return y
 end
 

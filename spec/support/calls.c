@@ -1,8 +1,10 @@
 /* Misuse of the host's calls: "calls FILE DEVICE" prints what went wrong and
  * exits with 1, or prints "ok". FILE holds the graphs `twice` (x * 2 reversed)
- * and `drop` (dropout), both of one dim. */
+ * and `drop` (dropout), both of one dim, `pair` (x + y, whose size `rows` is
+ * one) and `guarded` (traced for more than two elements). */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "limn.h"
 
@@ -88,6 +90,35 @@ static void mode(limn_model *m, const char *device, float *x, float *y) {
   limn_call_release(k);
 }
 
+/* What a graph was recorded for is checked before a run, and said. */
+static void signature(limn_model *m, const char *device, float *x, float *y) {
+  limn_array four = LIMN_ARRAY(x, LIMN_F32, 1, 4);
+  limn_array two = LIMN_ARRAY(x, LIMN_F32, 1, 2);
+  limn_array out = LIMN_ARRAY(y, LIMN_F32, 1, 4);
+  limn_call *k;
+  if (limn_call_new(m, "pair", device, &k) < 0) exit(2);
+  limn_call_bind(k, LIMN_IN, 0, &four);
+  limn_call_bind(k, LIMN_IN, 1, &two);
+  want(limn_call_prepare(k, NULL, 0), LIMN_ESHAPE, "two sizes of one name");
+  want(strcmp(limn_error(ctx), "size rows is 4 in x (dim 1) but 2 in y (dim "
+              "1)"), 0, "what it says");
+  limn_call_bind(k, LIMN_IN, 1, &four);
+  limn_call_bind(k, LIMN_OUT, 0, &out);
+  want(limn_call_prepare(k, NULL, 0), 0, "sizes that agree");
+  want(limn_call_run(k), 0, "their run");
+  limn_call_release(k);
+  if (limn_call_new(m, "guarded", device, &k) < 0) exit(2);
+  limn_call_bind(k, LIMN_IN, 0, &two);
+  want(limn_call_prepare(k, NULL, 0), LIMN_EGUARD, "a guard that fails");
+  want(strstr(limn_error(ctx), "size(%x, 1) > 2 (it is 2)") != NULL, 1,
+       "how it reads");
+  limn_call_bind(k, LIMN_IN, 0, &four);
+  limn_call_bind(k, LIMN_OUT, 0, &out);
+  want(limn_call_prepare(k, NULL, 0), 0, "a guard that holds");
+  want(limn_call_run(k), 0, "its run");
+  limn_call_release(k);
+}
+
 int main(int argc, char **argv) {
   limn_options o = LIMN_OPTIONS;
   limn_model *m;
@@ -104,6 +135,7 @@ int main(int argc, char **argv) {
   overlap(m, x);
   unaligned(m, x);
   mode(m, argv[2], x, y);
+  signature(m, argv[2], x, y);
   limn_model_release(m);
   limn_close(ctx);
   free(bytes), free(y), free(x);

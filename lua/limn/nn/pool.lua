@@ -31,15 +31,23 @@ local function margins(x, padding, n, value)
   local pads, some = {}, false
   for i = 1, n do
     local p = padding[i]
-    some = some or p ~= 0
+    some = some or type(p) ~= "number" or p ~= 0
     pads[2 * (n - i) + 1], pads[2 * (n - i) + 2] = p, p
   end
   if some then x = limn.pad(x, pads, {value = value}) end
   return x
 end
 
--- The last dim first: of equals the first in row-major order is taken.
+-- The last dim first: of equals the first in row-major order is taken. A kernel
+-- that only a run knows is a reduction over windows.
 local function along(x, n, o, how)
+  if o.open then
+    local y = limn.windows(x, o.kernel, o.stride, o.dilation)
+    for _ = 1, n do
+      if how == "max" then y = y:max(-1) else y = y:sum(-1) end
+    end
+    return y
+  end
   for i = n, 1, -1 do
     x = limn.pool(x, i - n - 1, o.kernel[i], o.stride[i], o.dilation[i], how)
   end
@@ -54,8 +62,7 @@ local function lists(kernel, options, n, who)
   for i = 1, n do
     local k, p = o.kernel[i], o.padding[i]
     if type(k) ~= "number" then
-      core.fail(who .. ": the kernel is a number, not a size of a trace",
-                "adaptive pooling fits any size")
+      o.open = true
     elseif type(p) == "number" and p > k / 2 then
       core.fail(("%s: padding of %s is more than half of the kernel %s")
         :format(who, p, k))
@@ -131,7 +138,7 @@ end
 
 -- Bins along the last dim.
 local function bin_mean(x, n)
-  if n == 1 then
+  if type(n) == "number" and n == 1 then
     local y = x:mean(-1, true)
     return y
   end
@@ -142,7 +149,7 @@ local function bin_mean(x, n)
 end
 
 local function bin_max(x, n)
-  if n == 1 then
+  if type(n) == "number" and n == 1 then
     local k = x:argmax(-1):unsqueeze(-1)
     local y = x:gather(-1, k)
     return y
@@ -162,6 +169,20 @@ local function adaptive(x, size, bin, n)
   return y
 end
 
+-- Sizes to make, of n dims. Those that only a run knows are ints from here on.
+local function wanted(size, n, who)
+  size = per_dim(size, n, nil, "size", who)
+  for i = 1, n do
+    local s = size[i]
+    if type(s) ~= "number" then
+      size[i] = limn.floor(s)
+    elseif s < 1 or s % 1 ~= 0 then
+      core.fail(who .. ": a size is a whole number above 0, got " .. s)
+    end
+  end
+  return size
+end
+
 --- nn.adaptive_avg_pool1d(x, size): the means of `size` bins of nearly equal
 -- width of [rows, channels, any].
 --- nn.adaptive_avg_pool2d(x, {height, width}): the same of two dims; a number
@@ -174,13 +195,7 @@ for n = 1, 2 do
     local who = name .. n .. "d"
     -- adaptive_avg_pool2d(x, {height, width}), or one number for both
     M[who] = function(x, size)
-      size = per_dim(size, n, nil, "size", who)
-      for i = 1, n do
-        if type(size[i]) ~= "number" or size[i] < 1 or size[i] % 1 ~= 0 then
-          core.fail(who .. ": a size is a whole number above 0, got "
-                    .. tostring(size[i]))
-        end
-      end
+      size = wanted(size, n, who)
       local y = with_rows(x, n + 2, who, adaptive, size, bin, n)
       return y
     end
@@ -249,7 +264,7 @@ local function resized(x, n, o, who)
   end
   local size, factor
   if o.size ~= nil then
-    size = per_dim(o.size, n, nil, "size", who)
+    size = wanted(o.size, n, who)
   else
     factor = per_dim(o.scale_factor, n, nil, "scale_factor", who)
   end
