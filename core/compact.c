@@ -269,18 +269,16 @@ static int inline_node(inline_state *s, limn_ref r, uint32_t draws) {
   limn_arg a[LIMN_MAXARGS];
   uint32_t line, path;
   limn_ref to;
+  int first, regions = limn_op_regions(n->op, &first);
   LIMN_TRY(inline_args(s, n->args, n->nargs, a));
   if (n->op == OP_mode) LIMN_TRY(inline_mode(s, a[0].u.i, &a[0]));
-  if (n->op == OP_custom) {
-    LIMN_TRY(inline_region(s, &a[1]));
-    LIMN_TRY(inline_region(s, &a[2]));
-  }
+  for (int i = first; i < first + regions; i++)
+    LIMN_TRY(inline_region(s, &a[i]));
   if (limn_op_random(n->op)) a[n->nargs - 1].u.i += draws;
   line = limn_graph_str(s->to, limn_graph_text(s->from, n->line));
   path = limn_graph_str(s->to, limn_graph_text(s->from, n->path));
   to = limn_graph_add(s->to, n->op, a, n->nargs, line, path);
   if (!to) return LIMN_EMEM;
-  limn_graph_node(s->to, to)->nresult = n->nresult;
   s->map[r - 1] = limn_aref(to);
   return 0;
 }

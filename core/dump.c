@@ -8,16 +8,18 @@
  *     mode "net"
  *     guard size(%x, 2) == 64                           # net.lua:14
  *     %1 = matmul(%x, @hidden.weight, trans_x=false, trans_y=true)
- *     %2 = custom([%1]) {
- *       (%y: [_, _]) =>
- *       %3 = neg(%y)                                    # net.lua:9 hidden
- *       yield %3
+ *     %2 = any(%1, dim=[1, 2], keepdim=false)
+ *     %3 = cond(%2, [%1, size(%x, 1)], draw=0) {
+ *       (%y: [_, _], %n: int) =>
+ *       %4 = neg(%y)                                    # net.lua:9 hidden
+ *       yield %4
  *     } {
  *       ...
  *     }
+ *     %6 = pick(%3, index=1)
  *     print([%1], text="y {}")
- *     @hidden.weight <- %2                              # net.lua:20
- *     return {list = {%1, size(%x, 1)}, loss = %2}
+ *     @hidden.weight <- %6                              # net.lua:20
+ *     return {list = {%1, size(%x, 1)}, loss = %6}
  *   }
  *
  * Grammar; blanks and line ends only separate, `x,*` is x's with commas:
@@ -26,7 +28,8 @@
  *   graph   "graph" name "(" arg,* ")" "{" body "return" result,* "}"
  *   region  "{" "(" arg,* ")" "=>" body "yield" result,* "}"
  *   arg     [name "="] ( "%" name ":" type | literal | "{" arg,* "}" )
- *   type    "number" | "[" ("_" | name),* "]"       rank, with named sizes
+ *   type    "number" | "int" | "bool" | "dtype"     the last three in regions
+ *           | "[" ("_" | name),* "]"                rank, with named sizes
  *   body    item*
  *   item    "draws" INT                             random draws of one run
  *           ("param" | "buffer" | "state" | "const") "@" name ":" array
@@ -175,7 +178,8 @@ static void dump_measure_arg(dump *d, limn_ref r, const limn_arg *a) {
 static void dump_measure(dump *d) {
   for (limn_ref r = 1; r <= d->g->nnode; r++) {
     const limn_node *n = limn_graph_node(d->g, r);
-    if (n->kind == LIMN_V_TENSOR || n->kind == LIMN_V_NONE || dump_leaf(n->op))
+    if (n->kind == LIMN_V_TENSOR || n->kind == LIMN_V_NONE ||
+        n->kind == LIMN_V_LIST || dump_leaf(n->op))
       continue;
     d->size[r - 1] = 1;
     for (int i = 0; i < n->nargs; i++)
@@ -290,13 +294,14 @@ static void dump_end(dump *d, uint32_t line, uint32_t path) {
 static void dump_args(const dump *d, const limn_node *n) {
   const limn_arg *a = d->g->args + n->args;
   limn_param p[LIMN_MAXARGS];
-  int np = limn_op_params(n->op, p), shown = 0;
+  int np = limn_op_params(n->op, p), shown = 0, region;
+  int regions = limn_op_regions(n->op, &region);
   for (int pass = 0; pass < 2; pass++)
     for (int i = 0; i < n->nargs && i < np; i++) {
       bool operand = p[i].type == 'T' || p[i].type == 'S';
       if (operand != (pass == 0)) continue;
       if (!operand && a[i].tag == LIMN_A_NONE) continue;
-      if (n->op == OP_custom && pass) continue; /* regions follow */
+      if (i >= region && i < region + regions) continue; /* they follow */
       if (shown++) limn_str_add(d->b, ", ");
       if (!operand) limn_str_addf(d->b, "%s=", p[i].name);
       dump_value(d, a[i], p[i].type);
@@ -304,12 +309,12 @@ static void dump_args(const dump *d, const limn_node *n) {
 }
 
 static void dump_regions(dump *d, const limn_node *n) {
-  const limn_arg *a = d->g->args + n->args;
-  for (int i = 1; i < n->nargs && i < 3; i++) {
-    if (a[i].tag != LIMN_A_INT || a[i].u.i < 0 || a[i].u.i >= d->g->nregion)
-      continue;
+  int first, count = limn_op_regions(n->op, &first);
+  for (int i = first; i < n->nargs && i < first + count; i++) {
+    const limn_graph *f = limn_graph_region(d->g, d->g->args[n->args + (uint32_t)i]);
+    if (!f) continue;
     limn_str_add(d->b, " ");
-    dump_graph(d, d->g->region[a[i].u.i]);
+    dump_graph(d, f);
     d->bol = d->b->len - 1 - (size_t)d->indent; /* at the closing brace */
   }
 }
@@ -327,7 +332,7 @@ static void dump_node(dump *d, limn_ref r) {
     limn_str_addf(d->b, "%s(", limn_op_get(n->op)->name);
     dump_args(d, n);
     limn_str_add(d->b, ")");
-    if (n->op == OP_custom) dump_regions(d, n);
+    dump_regions(d, n);
   }
   dump_end(d, n->line, n->path);
 }
@@ -454,8 +459,12 @@ static void dump_declare(const dump *d, uint32_t i) {
   const limn_graph_input *in = &d->g->in[i];
   limn_str_add(d->b, "%");
   limn_text_name(d->b, dump_input(d, i));
-  limn_str_add(d->b, in->number ? ": number" : ": [");
-  if (in->number) return;
+  limn_str_add(d->b, ": ");
+  if (in->number) {
+    limn_str_add(d->b, limn_text_host(limn_graph_node(d->g, in->ref)->kind));
+    return;
+  }
+  limn_str_add(d->b, "[");
   for (int k = 0; k < limn_graph_node(d->g, in->ref)->rank; k++) {
     const char *dim = limn_graph_text(d->g, in->dim[k]);
     if (k) limn_str_add(d->b, ", ");

@@ -1,89 +1,10 @@
-/* What a plan looks like in words, how a guard reads, and the check of a run
- * against the graph unfused (LIMN_VERIFY=1). */
+/* What a plan looks like in words, and the check of a run against the graph
+ * unfused (LIMN_VERIFY=1). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "planner.h"
-
-/* -- Guards -- */
-
-static const char *explain_sign(int op) {
-  switch (op) {
-    case OP_eq: case OP_is: return "==";
-    case OP_ne: return "~=";
-    case OP_lt: return "<";
-    case OP_le: return "<=";
-    case OP_gt: return ">";
-    case OP_ge: return ">=";
-    case OP_add: return "+";
-    case OP_sub: return "-";
-    case OP_mul: return "*";
-    case OP_div: return "/";
-    case OP_remainder: return "%";
-    default: return NULL;
-  }
-}
-
-/* A plan value as the user would write it; depth-limited. */
-static void explain_host(const limn_graph *g, limn_arg a, int depth,
-                         limn_str *s) {
-  char buf[128];
-  const limn_node *n;
-  const limn_arg *x;
-  const char *sign;
-  if (a.tag != LIMN_A_REF || depth > 16) {
-    limn_str_add(s, limn_arg_text(g, a, buf, sizeof buf));
-    return;
-  }
-  n = limn_graph_node(g, a.u.ref);
-  x = limn_node_args(g, a.u.ref);
-  sign = explain_sign(n->op);
-  if (n->op == OP_mode) {
-    uint32_t name = g->mode[x[0].u.i].name;
-    limn_str_addf(s, "%s.training", name ? limn_graph_text(g, name) : "module");
-  } else if (n->kind == LIMN_V_TENSOR || n->op == OP_number) {
-    limn_str_add(s, limn_arg_text(g, a, buf, sizeof buf));
-  } else if (sign && n->nargs == 2) {
-    explain_host(g, x[0], depth + 1, s);
-    limn_str_addf(s, " %s ", sign);
-    explain_host(g, x[1], depth + 1, s);
-  } else {
-    limn_str_addf(s, "%s(", limn_op_get(n->op)->name);
-    for (int i = 0; i < n->nargs; i++) {
-      if (i) limn_str_add(s, ", ");
-      explain_host(g, x[i], depth + 1, s);
-    }
-    limn_str_add(s, ")");
-  }
-}
-
-static void explain_value(const limn_infer *I, limn_ref r, limn_str *s) {
-  const limn_type *t = r <= I->n ? &I->t[r - 1] : NULL;
-  if (!t || !t->known) limn_str_add(s, "unknown");
-  else if (t->kind == LIMN_V_REAL) limn_str_real(s, t->f);
-  else if (t->kind == LIMN_V_DTYPE) limn_str_add(s, limn_dtype_name(t->dtype));
-  else limn_str_addf(s, "%lld", (long long)t->i);
-}
-
-void limn_guard_text(const limn_graph *g, limn_infer *I, limn_ref r, char *buf,
-                     size_t n) {
-  const limn_node *nd = limn_graph_node(g, r);
-  const limn_arg *x = limn_node_args(g, r);
-  limn_str s;
-  limn_str_init(&s, g->c);
-  explain_host(g, limn_aref(r), 0, &s);
-  if (nd->nargs == 2 && x[0].tag == LIMN_A_REF) {
-    bool two = x[1].tag == LIMN_A_REF;
-    limn_str_add(&s, two ? " (they are " : " (it is ");
-    explain_value(I, x[0].u.ref, &s);
-    if (two) limn_str_add(&s, " and ");
-    if (two) explain_value(I, x[1].u.ref, &s);
-    limn_str_add(&s, ")");
-  }
-  snprintf(buf, n, "%s", s.s ? s.s : "?");
-  limn_str_free(&s);
-}
 
 /* -- Plans -- */
 

@@ -31,6 +31,12 @@ static const limn_node *fuse_node(const limn_infer *I, limn_ref r) {
   return limn_graph_node(I->g, r);
 }
 
+/* Whether a node takes part in a run: a value, or the results of a region. */
+static bool fuse_is_value(const limn_infer *I, limn_ref r) {
+  int kind = fuse_node(I, r)->kind;
+  return kind == LIMN_V_TENSOR || kind == LIMN_V_LIST;
+}
+
 static const limn_arg *fuse_arg(const limn_infer *I, limn_ref r, int i) {
   return limn_node_args(I->g, r) + i;
 }
@@ -136,9 +142,7 @@ static void fuse_operands(const limn_infer *I, limn_ref r,
   for (int i = 0; i < np && i < fuse_node(I, r)->nargs; i++) {
     const limn_arg *a = fuse_arg(I, r, i);
     if (type[i] != 'T') continue;
-    if (a->tag == LIMN_A_REF &&
-        fuse_node(I, a->u.ref)->kind == LIMN_V_TENSOR)
-      fn(a->u.ref, p);
+    if (a->tag == LIMN_A_REF && fuse_is_value(I, a->u.ref)) fn(a->u.ref, p);
     for (uint32_t k = 0; a->tag == LIMN_A_LIST && k < a->n; k++) {
       const limn_arg *e = &g->args[a->u.at + k];
       if (e->tag == LIMN_A_REF &&

@@ -189,6 +189,30 @@ bail:
 
 /* -- Nodes -- */
 
+limn_graph *limn_graph_region(const limn_graph *g, limn_arg a) {
+  bool ok = a.tag == LIMN_A_INT && a.u.i >= 0 && a.u.i < g->nregion;
+  return ok ? g->region[a.u.i] : NULL;
+}
+
+static uint16_t graph_results(const limn_graph *g, int op, const limn_arg *a,
+                              int nargs) {
+  int body = limn_op_body(op);
+  const limn_graph *f =
+      body >= 0 && body < nargs ? limn_graph_region(g, a[body]) : NULL;
+  return f ? (uint16_t)LIMN_MIN(f->nout, (uint32_t)UINT16_MAX) : 1;
+}
+
+bool limn_node_effect(const limn_graph *g, limn_ref r) {
+  const limn_node *n = limn_graph_node(g, r);
+  int first, count = limn_op_regions(n->op, &first);
+  if (n->op == OP_print) return true;
+  for (int i = first; i < first + count; i++) {
+    const limn_graph *f = limn_graph_region(g, limn_node_args(g, r)[i]);
+    if (f && f->neffect && n->op != OP_custom) return true;
+  }
+  return false;
+}
+
 limn_ref limn_graph_add(limn_graph *g, int op, const limn_arg *a, int nargs,
                         uint32_t line, uint32_t path) {
   limn_node n = {0};
@@ -197,13 +221,12 @@ limn_ref limn_graph_add(limn_graph *g, int op, const limn_arg *a, int nargs,
   if (limn_graph_push_args(g, a, (uint32_t)nargs, &n.args) < 0) return 0;
   n.op = (uint16_t)op;
   n.nargs = (uint8_t)nargs;
-  n.nresult = 1;
+  n.nresult = graph_results(g, op, a, nargs);
   n.line = line;
   n.path = path;
   a = g->args + n.args;
   n.kind = (uint8_t)limn_op_kind(g, op, a, nargs);
   n.rank = (int8_t)limn_op_rank(g, op, a, nargs);
-  n.draws = limn_op_random(op);
   g->node[g->nnode++] = n;
   return g->nnode;
 }
@@ -298,6 +321,22 @@ int limn_graph_add_region(limn_graph *g, limn_graph *r, uint32_t *index) {
   *index = g->nregion;
   g->region[g->nregion++] = r;
   return 0;
+}
+
+int limn_graph_arrange(limn_graph *g, const int32_t *to, uint32_t n) {
+  size_t bytes = (size_t)g->nin * sizeof *g->in;
+  limn_graph_input *old = limn_alloc(g->c, bytes + 1);
+  uint32_t nin = g->nin;
+  if (!old) return LIMN_EMEM;
+  if (nin) memcpy(old, g->in, bytes);
+  for (uint32_t i = 0; i < nin; i++) {
+    if (to[i] < 0) continue;
+    g->in[to[i]] = old[i];
+    limn_node_args(g, old[i].ref)[0] = limn_aint(to[i]);
+  }
+  g->nin = n;
+  limn_free(g->c, old, bytes + 1);
+  return n == nin ? 0 : limn_graph_compact(g);
 }
 
 static void graph_arg_refs(const limn_graph *g, const limn_arg *a,

@@ -56,13 +56,13 @@ typedef struct {
   uint8_t kind;   /* LIMN_V_* */
   int8_t rank;    /* of a tensor; fixed while tracing */
   uint8_t nargs;  /* in the order of the op's signature */
-  uint8_t nresult; /* 1, or more for region ops (read by `pick`) */
-  uint8_t draws;  /* random draws taken: 0 or 1 */
   uint8_t flags;  /* LIMN_N_* */
+  uint16_t nresult; /* 1; of region ops any number (read by `pick`) */
   uint32_t args;  /* first in graph->args */
   uint32_t line;  /* text offset of "net.lua:14", 0: none */
   uint32_t path;  /* text offset of "policy.head", 0: none */
 } limn_node;
+struct limn_graph;
 
 /* -- op.c: the rows at run time -- */
 enum { LIMN_ROW_H, LIMN_ROW_E, LIMN_ROW_R, LIMN_ROW_V, LIMN_ROW_G, LIMN_ROW_S };
@@ -107,10 +107,14 @@ int limn_op_params(int op, limn_param *out);
 /* Name nearest to `name` among the ops, or NULL. */
 const char *limn_op_near(const char *name);
 bool limn_op_random(int op); /* takes a draw */
+/* Which parameters of a region op are its regions: their number, from *first
+ * on. The results of one of them, that at parameter limn_op_body(op), are the
+ * node's: of both branches of a cond the first, of a loop its body. */
+int limn_op_regions(int op, int *first);
+int limn_op_body(int op); /* -1: not a region op */
 /* Kind (LIMN_V_*) and rank of a result from stored arguments, while tracing.
  * An elementwise op of host values only is a host value. limn_op_rank is 0 for
  * host values and a negative LIMN_E* when the arguments cannot have a rank. */
-struct limn_graph;
 int limn_op_kind(const struct limn_graph *g, int op, const limn_arg *a,
                  int nargs);
 int limn_op_rank(const struct limn_graph *g, int op, const limn_arg *a,
@@ -240,8 +244,15 @@ int limn_graph_add_guard(limn_graph *g, limn_arg cond, uint32_t line);
 int limn_graph_add_out(limn_graph *g, limn_arg a);
 int limn_graph_add_effect(limn_graph *g, limn_ref r);
 int limn_graph_add_region(limn_graph *g, limn_graph *r, uint32_t *index);
+/* Input i becomes number to[i], or is dropped where that is -1 (nothing may
+ * use it). */
+int limn_graph_arrange(limn_graph *g, const int32_t *to, uint32_t n);
 int limn_tree_push(limn_context *c, limn_tree **t, uint32_t *n, uint32_t *cap,
                    int tag, uint32_t children, uint32_t key);
+/* Region number a->u.i, or NULL. */
+struct limn_graph *limn_graph_region(const limn_graph *g, limn_arg a);
+/* Whether node r prints, itself or in its regions: it stays, in order. */
+bool limn_node_effect(const limn_graph *g, limn_ref r);
 /* Call fn(arg*, user) for every REF in the node's arguments, lists too. */
 void limn_node_refs(const limn_graph *g, limn_ref r,
                     void (*fn)(limn_ref ref, void *user), void *user);
@@ -328,6 +339,12 @@ int limn_range(limn_context *c, int64_t n, int64_t first, int64_t last,
  * (device) text, module path. Returns code. */
 int limn_locate(limn_infer *I, limn_ref r, int code, const char *device);
 
+/* -- guard.c -- */
+/* LIMN_EGUARD, with its place and words, for the first guard of I->g that is
+ * known not to hold. Comes before all else: what was recorded for another size
+ * may not even have shapes. */
+int limn_guards_check(limn_infer *I);
+
 /* -- build.c -- */
 /* Builder: appends nodes; failure is sticky (returns NONE args). */
 typedef struct limn_builder {
@@ -344,7 +361,18 @@ limn_arg limn_build3(limn_builder *b, int op, limn_arg x, limn_arg y,
 limn_arg limn_build_list(limn_builder *b, const limn_arg *a, int n);
 int limn_arg_rank(const limn_builder *b, limn_arg a); /* 0 for numbers */
 
-/* -- trace.c -- */
+/* -- trace.c, region.c -- */
+/* What a region's input stands for: a value of the outer trace, or what a cell
+ * holds when the region starts, which a loop's body may change. */
+typedef struct {
+  limn_arg outer;
+  struct limn_cell *cell; /* or NULL */
+} limn_capture;
+typedef struct {
+  struct limn_cell *cell; /* retained */
+  limn_arg now;
+} limn_region_cell;
+
 /* A recording in progress. A `tape` records while eager code runs (values
  * exist); a trace records placeholders only. */
 typedef struct limn_trace {
@@ -362,8 +390,11 @@ typedef struct limn_trace {
   uint32_t nvalue, value_cap;
   limn_map tensors;    /* tensor pointer -> const index / tape ref */
   bool region;         /* body of a region op: see limn_trace_arg */
-  limn_arg *captured;  /* region: the outer values of its last inputs */
+  bool left;           /* region: its body has run, it is no trace any more */
+  limn_capture *captured; /* region: what its last inputs are */
   uint32_t ncaptured, captured_cap;
+  limn_region_cell *wrote; /* region: cells that it has assigned to */
+  uint32_t nwrote, wrote_cap;
   /* Once it has ended: where each node was made, for values that were kept. */
   uint32_t *old_line, nold; /* offsets in old_text */
   char *old_text;
@@ -407,6 +438,9 @@ int limn_trace_op(limn_trace *t, int op, const limn_arg *a, int n,
 int limn_trace_arg(limn_trace *t, const limn_value *v, limn_arg *out);
 int limn_trace_cell_read(limn_trace *t, limn_cell *cell, limn_arg *out);
 int limn_trace_cell_write(limn_trace *t, limn_cell *cell, limn_arg v);
+/* The training flag of a module as a plan value. */
+int limn_trace_mode(limn_trace *t, limn_mode *m, const char *name,
+                    limn_ref *out);
 int limn_trace_guard(limn_trace *t, limn_arg cond);
 const limn_type *limn_trace_hint(limn_trace *t, limn_ref r); /* NULL: failed */
 /* End it: drops dead nodes, names cells, checks. The graph (+1) to *out. */
@@ -418,6 +452,24 @@ int limn_trace_value(limn_trace *t, limn_ref r, limn_tensor *value);
 const char *limn_trace_old_line(const limn_trace *t, limn_ref r);
 void limn_trace_retain(limn_trace *t);
 void limn_trace_release(limn_trace *t);
+
+/* A region op, from traces of its bodies. A body is begun as a region, given
+ * inputs for what a loop carries, then for the rows that a scan takes, left
+ * when its code has run, and given its results (`like`: a dtype or a tensor of
+ * the region, for a number, which becomes a tensor). What else it uses of the
+ * outer trace becomes further inputs; cells that it assigns become further
+ * results, which the outer trace assigns. The results that were given come
+ * first among the node's (of a scan: the carried, then those of `cells`
+ * assigned cells, then the stacked). */
+int limn_region_leave(limn_trace *t);
+int limn_region_give(limn_trace *t, const limn_value *v, limn_arg like);
+int limn_region_cond(limn_trace *outer, limn_arg pred, limn_trace *f,
+                     limn_trace *g, limn_ref *out);
+int limn_region_while(limn_trace *outer, const limn_arg *carry, int n,
+                      limn_trace *test, limn_trace *body, limn_ref *out);
+int limn_region_scan(limn_trace *outer, const limn_arg *carry, int n,
+                     const limn_arg *xs, int nx, limn_trace *body,
+                     bool reverse, limn_ref *out, int *cells);
 
 /* -- grad.c -- */
 /* Append to g the gradient of `loss` (0-dim) with respect to wrt[n]; nodes

@@ -234,7 +234,7 @@ static int infer_input(limn_infer *I, const limn_node *nd, const limn_type *a,
 }
 
 /* A number input is a real whatever its value, so that dtypes do not hang on
- * the value; only eager ops have inputs that are ints by their kind. */
+ * the value; eager ops and regions have inputs of other kinds. */
 static int infer_number(limn_infer *I, const limn_node *nd, const limn_type *a,
                         limn_type *out) {
   uint32_t i;
@@ -244,6 +244,7 @@ static int infer_number(limn_infer *I, const limn_node *nd, const limn_type *a,
   out->known = true;
   out->i = I->in[i].i;
   out->f = I->in[i].kind == LIMN_V_REAL ? I->in[i].f : (double)I->in[i].i;
+  if (nd->kind == LIMN_V_DTYPE) out->dtype = I->in[i].dtype;
   return 0;
 }
 
@@ -263,51 +264,6 @@ static int infer_on(limn_infer *I, const limn_type *a, limn_type *out) {
     return limn_fail(I->c, LIMN_EARG, "kind must be cpu or gpu");
   infer_host(out, LIMN_V_BOOL, I->on_gpu >= 0, gpu == (I->on_gpu == 1));
   return 0;
-}
-
-/* The results of region R as an array that the caller owns. */
-static int infer_results(limn_infer *R, limn_type **out) {
-  int n = (int)R->g->nout, rc;
-  *out = NULL;
-  LIMN_TRY(limn_infer_upto(R, R->g->nnode));
-  if (n == 0) return 0;
-  *out = limn_alloc(R->c, (size_t)n * sizeof **out);
-  if (!*out) return LIMN_EMEM;
-  rc = limn_infer_args(R, R->g->out, n, *out, NULL, 0);
-  if (rc < 0) {
-    limn_free(R->c, *out, (size_t)n * sizeof **out);
-    *out = NULL;
-  }
-  return rc;
-}
-
-/* custom(xs, f, vjp): the type of the first result, and all of them as its
- * list, for `pick`. *inside: the error has its place already. */
-static int infer_custom(limn_infer *I, const limn_type *a, limn_type *out,
-                        bool *inside) {
-  limn_infer R = {0};
-  limn_type *results;
-  uint32_t f;
-  int rc;
-  LIMN_TRY(infer_index(I, &a[1], I->g->nregion, &f));
-  R.c = I->c;
-  R.g = I->g->region[f];
-  R.on_gpu = I->on_gpu;
-  R.device = I->device;
-  R.in = a[0].list;
-  if (a[0].kind != LIMN_V_LIST || a[0].n != (int)R.g->nin)
-    return limn_fail(I->c, LIMN_EFORMAT, "%d values for a region of %u",
-                     a[0].n, R.g->nin);
-  rc = infer_results(&R, &results);
-  if (rc >= 0) {
-    memset(out, 0, sizeof *out);
-    if (results) *out = results[0];
-    out->list = results;
-    out->n = (int)R.g->nout;
-  }
-  *inside = rc < 0;
-  limn_infer_free(&R);
-  return rc;
 }
 
 static int infer_pick(limn_infer *I, const limn_arg *arg, const limn_type *a,
@@ -333,7 +289,8 @@ static int infer_graph_op(limn_infer *I, const limn_node *nd,
     case OP_number: return infer_number(I, nd, a, out);
     case OP_mode: return infer_mode(I, a, out);
     case OP_on: return infer_on(I, a, out);
-    case OP_custom: return infer_custom(I, a, out, inside);
+    case OP_custom: case OP_cond: case OP_while: case OP_scan:
+      return limn_infer_region(I, nd, arg, a, out, inside);
     case OP_pick: return infer_pick(I, arg, a, out);
     case OP_cell:
       LIMN_TRY(infer_index(I, a, I->g->ncell, &i));
@@ -355,7 +312,7 @@ static int infer_graph_op(limn_infer *I, const limn_node *nd,
 static int infer_agrees(limn_infer *I, const limn_node *nd,
                         const limn_type *t) {
   bool tensor = t->kind == LIMN_V_TENSOR;
-  if (nd->op == OP_custom) return 0;
+  if (nd->op == OP_custom || nd->kind == LIMN_V_LIST) return 0;
   if (tensor != (nd->kind == LIMN_V_TENSOR))
     return limn_fail(I->c, LIMN_EFORMAT, "a tensor and a number are confused");
   if (tensor && nd->rank != t->shape.ndim)

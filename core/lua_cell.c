@@ -200,19 +200,17 @@ static limn_lua_mode *mode_check(limn_lua *st, lua_State *L) {
 /* The mode as a node of the trace. */
 static limn_ref mode_node(limn_lua *st, lua_State *L, limn_trace *t,
                           limn_lua_mode *m) {
-  uint32_t index;
-  limn_arg a;
+  limn_trace *root = t;
   limn_ref r;
   char name[32];
   bool taken = false; /* the root's mode has no path */
-  for (uint32_t k = 0; k < t->g->nmode; k++)
-    taken |= !strcmp(limn_graph_text(t->g, t->g->mode[k].name), "self") &&
-             t->g->mode[k].mode != m->mode;
-  snprintf(name, sizeof name, taken ? "self%u" : "self", t->g->nmode + 1);
-  limn_lua_check(st, L, limn_graph_add_mode(t->g, m->mode, *m->name ? m->name
-                                                            : name, &index));
-  a = limn_aint(index);
-  limn_lua_check(st, L, limn_trace_op(t, OP_mode, &a, 1, &r));
+  while (root->region) root = root->outer;
+  for (uint32_t k = 0; k < root->g->nmode; k++)
+    taken |= !strcmp(limn_graph_text(root->g, root->g->mode[k].name), "self") &&
+             root->g->mode[k].mode != m->mode;
+  snprintf(name, sizeof name, taken ? "self%u" : "self", root->g->nmode + 1);
+  limn_lua_check(st, L, limn_trace_mode(t, m->mode, *m->name ? m->name : name,
+                                        &r));
   return r;
 }
 

@@ -542,6 +542,7 @@ int luaopen_limn_core(lua_State *L) {
   limn_lua_open_cell(st, L);
   limn_lua_open_dim(st, L);
   limn_lua_open_trace(st, L);
+  limn_lua_open_region(st, L);
   limn_lua_open_graph(st, L);
   limn_lua_open_grad(st, L);
   limn_lua_open_device(st, L);

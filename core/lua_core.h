@@ -39,6 +39,7 @@ typedef struct limn_lua {
   int ref_path;
   bool scope;
   limn_device *dev; /* limn.on: where generators work; NULL: the CPU */
+  uint64_t region_seed, region_draw; /* of the running cond or loop */
   char capture[128]; /* name of the tensor that is being captured */
   size_t live;    /* C bytes after the last full collection */
   char prefix[512]; /* "@.../lua/limn/": sources that are limn's own */
@@ -152,7 +153,7 @@ int limn_lua_op(lua_State *L); /* the closure of an op: upvalue 2 */
 void limn_lua_ops(limn_lua *st, lua_State *L); /* push {name = function} */
 const char *limn_lua_op_name(int op);
 
-/* -- lua_tensor.c, lua_index.c, lua_make.c, lua_cell.c, lua_trace.c,
+/* -- lua_tensor.c, lua_index.c, lua_make.c, lua_cell.c, lua_trace.c, lua_region.c,
  * lua_graph.c, lua_info.c, lua_grad.c, lua_device.c, lua_model.c: functions for
  * `limn.core` and metatables -- */
 void limn_lua_open_tensor(limn_lua *st, lua_State *L);
@@ -161,6 +162,7 @@ void limn_lua_open_make(limn_lua *st, lua_State *L);
 void limn_lua_open_cell(limn_lua *st, lua_State *L);
 void limn_lua_open_dim(limn_lua *st, lua_State *L);
 void limn_lua_open_trace(limn_lua *st, lua_State *L);
+void limn_lua_open_region(limn_lua *st, lua_State *L);
 void limn_lua_open_graph(limn_lua *st, lua_State *L);
 void limn_lua_open_info(limn_lua *st, lua_State *L);
 void limn_lua_open_grad(limn_lua *st, lua_State *L);
@@ -179,6 +181,13 @@ void limn_lua_update(limn_lua *st, lua_State *L, const limn_value *x);
 /* The Lua value of one element; raises for int64 beyond 2^53. */
 void limn_lua_push_element(limn_lua *st, lua_State *L, int dtype,
                            const void *p);
+/* What is known of the tensor-like value at i; raises for other values. */
+void limn_lua_hint(limn_lua *st, lua_State *L, int i, const char *who,
+                   const char *what, limn_type *out);
+limn_trace *limn_lua_check_trace(limn_lua *st, lua_State *L, int i);
+/* Push a placeholder: a new tensor input of the trace. */
+int limn_lua_push_input(limn_lua *st, lua_State *L, limn_trace *t,
+                        const char *name, const limn_type *hint);
 /* Push a new Dim (or token) for a host node. */
 void limn_lua_push_dim(limn_lua *st, lua_State *L, limn_trace *t,
                        limn_ref ref);

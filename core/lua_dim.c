@@ -51,6 +51,21 @@ static int dim_kind(const limn_value *v) {
              ? limn_graph_node(v->trace->g, v->ref)->kind : LIMN_V_NONE;
 }
 
+/* kind(dim): "int", "real", "bool", "dtype" or "device" */
+static int dim_kind_of(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_handle *h = limn_lua_dim(st, L, 1);
+  if (!h || !h->trace || h->trace->ended) return 0;
+  switch (limn_graph_node(h->trace->g, h->ref)->kind) {
+    case LIMN_V_INT: lua_pushliteral(L, "int"); break;
+    case LIMN_V_REAL: lua_pushliteral(L, "real"); break;
+    case LIMN_V_BOOL: lua_pushliteral(L, "bool"); break;
+    case LIMN_V_DTYPE: lua_pushliteral(L, "dtype"); break;
+    default: lua_pushliteral(L, "device");
+  }
+  return 1;
+}
+
 /* Record that `op(a, b)` is what the hint says; returns what it says. */
 static bool dim_decide(limn_lua *st, lua_State *L, int op, int otherwise,
                          const limn_arg *a, int n) {
@@ -312,6 +327,7 @@ static void dim_meta(limn_lua *st, lua_State *L) {
 }
 
 static const luaL_Reg dim_functions[] = {{"set_maker", dim_set_maker},
+                                         {"kind", dim_kind_of},
                                          {"value", dim_value},
                                          {"hint", dim_hint},
                                          {NULL, NULL}};

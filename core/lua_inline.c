@@ -83,8 +83,6 @@ static void inline_mode(inline_state *r, lua_State *L, uint32_t index,
                               limn_value *out) {
   limn_graph_mode *m = &r->g->mode[index];
   limn_trace *t = r->st->c->trace;
-  uint32_t at;
-  limn_arg a;
   limn_ref ref;
   if (t->tape || r->g->mode_override >= 0) {
     out->tag = LIMN_A_BOOL;
@@ -92,10 +90,9 @@ static void inline_mode(inline_state *r, lua_State *L, uint32_t index,
                                       : m->mode->training;
     return;
   }
-  limn_lua_check(r->st, L, limn_graph_add_mode(
-      t->g, m->mode, limn_graph_text(r->g, m->name), &at));
-  a = limn_aint(at);
-  limn_lua_check(r->st, L, limn_trace_op(t, OP_mode, &a, 1, &ref));
+  limn_lua_check(r->st, L,
+                 limn_trace_mode(t, m->mode, limn_graph_text(r->g, m->name),
+                                 &ref));
   out->tag = LIMN_X_TRACED, out->trace = t, out->ref = ref;
 }
 
@@ -117,10 +114,10 @@ static void inline_node(inline_state *r, lua_State *L, limn_ref n,
       out->watch = r->g->konst[index].watch;
       return;
     case OP_mode: inline_mode(r, L, index, out); return;
-    case OP_custom: case OP_pick:
+    case OP_custom: case OP_pick: case OP_cond: case OP_while: case OP_scan:
       limn_lua_fail(r->st, L, "call the Lua function itself",
-                    "a graph with custom regions cannot be called inside a "
-                    "trace or a gradient yet");
+                    "a graph with regions cannot be called inside a trace or "
+                    "a gradient yet");
       return;
     default: break;
   }

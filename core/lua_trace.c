@@ -16,6 +16,10 @@ static trace_ud *trace_check(limn_lua *st, lua_State *L, int i) {
   return u;
 }
 
+limn_trace *limn_lua_check_trace(limn_lua *st, lua_State *L, int i) {
+  return trace_check(st, L, i)->t;
+}
+
 /* trace_begin(name, kind): kind is "trace", "tape" or "region" */
 static int trace_begin(lua_State *L) {
   static const char *const kinds[] = {"trace", "tape", "region", NULL};
@@ -55,8 +59,8 @@ static int trace_gc(lua_State *L) {
   return 0;
 }
 
-static int trace_push_input(limn_lua *st, lua_State *L, limn_trace *t,
-                            const char *name, const limn_type *hint) {
+int limn_lua_push_input(limn_lua *st, lua_State *L, limn_trace *t,
+                        const char *name, const limn_type *hint) {
   limn_handle *h = limn_lua_new_tensor(st, L);
   limn_ref r;
   limn_lua_check(st, L, limn_trace_input(t, name, hint, &r));
@@ -65,27 +69,33 @@ static int trace_push_input(limn_lua *st, lua_State *L, limn_trace *t,
   return 1;
 }
 
+void limn_lua_hint(limn_lua *st, lua_State *L, int i, const char *who,
+                   const char *what, limn_type *out) {
+  limn_value v;
+  const limn_type *hint;
+  memset(out, 0, sizeof *out);
+  limn_lua_operand(st, L, i, who, what, &v);
+  if (v.tag == LIMN_X_TRACED) { /* of this trace or an outer one */
+    hint = limn_trace_hint(v.trace, v.ref);
+    if (!hint) limn_lua_raise(st, L);
+    else *out = *hint;
+  } else if (v.tag == LIMN_X_TENSOR) {
+    *out = limn_type_of(v.t);
+  } else {
+    out->kind = LIMN_V_TENSOR;
+    out->dtype = (uint8_t)v.cell->dtype;
+    out->shape = v.cell->shape;
+  }
+}
+
 /* trace_input(trace, name, example): a placeholder */
 static int trace_input(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_trace *t = trace_check(st, L, 1)->t;
   const char *name = luaL_checkstring(L, 2);
-  limn_type hint = {0};
-  limn_value v;
-  limn_handle *h = limn_lua_to(st, L, 3, LIMN_U_TENSOR);
-  if (h && h->t) {
-    hint = limn_type_of(h->t);
-  } else if (h && h->trace && !h->trace->ended) { /* of an outer trace */
-    const limn_type *outer = limn_trace_hint(h->trace, h->ref);
-    if (!outer) return limn_lua_raise(st, L);
-    hint = *outer;
-  } else {
-    limn_lua_operand(st, L, 3, "trace", name, &v);
-    hint.kind = LIMN_V_TENSOR;
-    hint.dtype = (uint8_t)v.cell->dtype;
-    hint.shape = v.cell->shape;
-  }
-  return trace_push_input(st, L, t, name, &hint);
+  limn_type hint;
+  limn_lua_hint(st, L, 3, "trace", name, &hint);
+  return limn_lua_push_input(st, L, t, name, &hint);
 }
 
 /* trace_spec(trace, name, dtype, sizes, names): names[d] or false */
@@ -108,7 +118,7 @@ static int trace_spec(lua_State *L) {
     hint.shape.d[k] = (int64_t)lua_tonumber(L, -1);
     lua_pop(L, 1);
   }
-  trace_push_input(st, L, t, name, &hint);
+  limn_lua_push_input(st, L, t, name, &hint);
   in = &t->g->in[t->g->nin - 1];
   for (int k = 0; k < n; k++) {
     lua_rawgeti(L, 5, k + 1);
@@ -324,18 +334,8 @@ static int trace_of(lua_State *L) {
 /* hint_of(tensor): dtype and sizes of the example's value */
 static int trace_hint_of(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
-  limn_value v;
   limn_type ty;
-  limn_lua_operand(st, L, 1, "hint", "x", &v);
-  if (v.tag == LIMN_X_TRACED) {
-    const limn_type *hint = limn_trace_hint(v.trace, v.ref);
-    if (!hint) return limn_lua_raise(st, L);
-    ty = *hint;
-  } else if (v.tag == LIMN_X_TENSOR) {
-    ty = limn_type_of(v.t);
-  } else {
-    ty.dtype = (uint8_t)v.cell->dtype, ty.shape = v.cell->shape;
-  }
+  limn_lua_hint(st, L, 1, "hint", "x", &ty);
   lua_pushstring(L, limn_dtype_name(ty.dtype));
   lua_createtable(L, ty.shape.ndim, 0);
   for (int k = 0; k < ty.shape.ndim; k++) {

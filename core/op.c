@@ -128,18 +128,37 @@ int limn_op_param(int op, const char *name) {
   return -1;
 }
 
+/* -- Regions -- */
+
+int limn_op_regions(int op, int *first) {
+  *first = op == OP_custom ? 1 : op == OP_scan ? 3 : 2;
+  switch (op) {
+    case OP_custom: case OP_cond: case OP_while: return 2;
+    case OP_scan: return 1;
+    default: return 0;
+  }
+}
+
+int limn_op_body(int op) {
+  switch (op) {
+    case OP_custom: return 1;
+    case OP_cond: return 2;
+    case OP_while: case OP_scan: return 3;
+    default: return -1;
+  }
+}
+
 /* -- Kind -- */
 
 /* Result number `index` (from 1) of a region node, or NONE. */
 static limn_arg op_region_out(const limn_graph *g, limn_ref r, int64_t index,
                               const limn_graph **region) {
   const limn_node *n = limn_graph_node(g, r);
-  const limn_arg *a = g->args + n->args;
-  int64_t f = n->nargs > 1 ? a[1].u.i : -1;
+  int body = limn_op_body(n->op);
   *region = NULL;
-  if (n->op != OP_custom || f < 0 || f >= g->nregion) return limn_none();
-  *region = g->region[f];
-  if (index < 1 || index > (*region)->nout) return limn_none();
+  if (body < 0 || body >= n->nargs) return limn_none();
+  *region = limn_graph_region(g, g->args[n->args + (uint32_t)body]);
+  if (!*region || index < 1 || index > (*region)->nout) return limn_none();
   return (*region)->out[index - 1];
 }
 
@@ -278,6 +297,12 @@ static int op_rank_elem(const limn_graph *g, int op, const limn_arg *a,
   return rank;
 }
 
+/* What a scan gives at each step is stacked: a dim more than in its body. */
+static int op_stacked(const limn_graph *g, const limn_arg *a) {
+  const limn_node *n = limn_graph_node(g, a[0].u.ref);
+  return n->op == OP_scan && a[1].u.i > g->args[n->args].n;
+}
+
 static int op_rank_host(const limn_graph *g, int op, const limn_arg *a,
                         int n) {
   int64_t i = n && a[0].tag == LIMN_A_INT ? a[0].u.i : -1;
@@ -288,7 +313,7 @@ static int op_rank_host(const limn_graph *g, int op, const limn_arg *a,
   if (op == OP_pick) {
     const limn_graph *home;
     limn_arg out = op_picked(g, a, n, &home);
-    return home ? op_arg_rank(home, &out, 1, 0) : 0;
+    return home ? op_arg_rank(home, &out, 1, 0) + op_stacked(g, a) : 0;
   }
   if (op == OP_custom && n > 1 && a[1].tag == LIMN_A_INT && a[1].u.i >= 0 &&
       a[1].u.i < g->nregion && g->region[a[1].u.i]->nout)

@@ -97,6 +97,11 @@ int limn_rule_slice(limn_context *c, const limn_type *first,
                     limn_view *out);
 const char *limn_type_text(char *buf, size_t n, const limn_type *t);
 
+/* -- infer_region.c -- */
+/* The results of a region node as a list; *inside: an error has its place. */
+int limn_infer_region(limn_infer *I, const limn_node *nd, const limn_arg *arg,
+                      const limn_type *a, limn_type *out, bool *inside);
+
 /* -- host.c -- */
 /* The kind of a host value: of an elementwise op on kinds[n]. */
 int limn_host_kind(int op, const int *kinds, int n);

@@ -20,7 +20,8 @@
  *  S  (name, sig, infer, rank, expand, grad, doc)
  *     special: shape by `infer`; a device kernel, or `expand` into other rows.
  *  H  (name, sig, kind, doc)
- *     structure and plan values: inputs, cells, sizes, print.
+ *     structure and plan values: inputs, cells, sizes, print; region ops,
+ *     whose results are read with `pick` (LIST).
  *
  * Signatures: parameters "name:type" separated by spaces, in PyTorch's order.
  *   types  T tensor or number   S tensor of which only shape, dtype matter
@@ -83,6 +84,9 @@ H(mode,    "index:i",             BOOL,   "Whether a module is in training mode.
 H(on,      "kind:s",              BOOL,   "Whether the run's device is of this kind: cpu or gpu.")
 H(is,      "x:y y:y",             BOOL,   "Whether two dtypes are equal.")
 H(custom,  "xs:T* f:i vjp:i",     TENSOR, "A region with a gradient of its own.")
+H(cond,    "pred:T xs:T* f:i g:i draw:i", LIST, "Results of region f where pred holds, of g where not; both take xs.")
+H(while,   "carry:T* outer:T* test:i body:i draw:i", LIST, "carry = body(carry, outer) as long as test(carry, outer) holds.")
+H(scan,    "carry:T* xs:T* outer:T* body:i reverse:b=false draw:i", LIST, "carry, y = body(carry, row of xs, outer) for each row; the last carry, then every y stacked.")
 H(pick,    "x:T index:i",         TENSOR, "Result number `index` of a node with several.")
 H(print,   "xs:T* text:s",        NONE,   "Show values when the run gets here; text has one {} for each; {{ is a brace.")
 H(device,  "",                    DEVICE, "Where the run happens.")

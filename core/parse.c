@@ -43,10 +43,15 @@ static int parse_array(limn_parser *p, int *dtype, limn_shape *s) {
                          limn_shape_bytes(p->l.c, s, *dtype, &numel, &bytes));
 }
 
-/* "[" ("_" | name),* "]": the rank, -1 for "number". */
-static int parse_type(limn_parser *p, uint32_t *dim, int *rank) {
+/* "[" ("_" | name),* "]": the rank, -1 for "number" and the like. */
+static int parse_type(limn_parser *p, uint32_t *dim, int *rank, int *kind) {
+  static const int kinds[] = {LIMN_V_REAL, LIMN_V_INT, LIMN_V_BOOL,
+                              LIMN_V_DTYPE};
   *rank = -1;
-  if (limn_lex_accept(&p->l, "number")) return 0;
+  for (int i = 0; i < LIMN_COUNT(kinds); i++) {
+    *kind = kinds[i];
+    if (limn_lex_accept(&p->l, limn_text_host(*kind))) return 0;
+  }
   LIMN_TRY(limn_lex_expect(&p->l, "["));
   for (*rank = 0; !limn_lex_accept(&p->l, "]"); ++*rank) {
     bool bare;
@@ -69,16 +74,17 @@ static int parse_input(limn_parser *p, limn_arg *out) {
   uint32_t name, dim[LIMN_MAXDIM];
   const char *text;
   limn_ref ref;
-  int rank;
+  int rank, kind;
   LIMN_TRY(limn_lex_name(&p->l));
   LIMN_TRY(parse_not_empty(p));
   if (limn_parse_find(p, &p->in->inputs))
     return limn_lex_fail(&p->l, "%%%.100s is declared twice", p->l.tok.s);
   LIMN_TRY(limn_parse_intern(p, &name));
   LIMN_TRY(limn_lex_expect(&p->l, ":"));
-  LIMN_TRY(parse_type(p, dim, &rank));
+  LIMN_TRY(parse_type(p, dim, &rank, &kind));
   text = limn_graph_text(g, name);
   LIMN_TRY(limn_graph_add_input(g, text, rank, &ref));
+  if (rank < 0) limn_graph_node(g, ref)->kind = (uint8_t)kind;
   text = limn_graph_text(g, name); /* the pool may have moved */
   for (int i = 0; i < rank; i++) g->in[g->nin - 1].dim[i] = dim[i];
   *out = limn_aref(ref);
@@ -317,7 +323,7 @@ static int parse_call(limn_parser *p, limn_ref *out) {
     return limn_lex_fail(&p->l, "%s: its operands give no value",
                          limn_op_get(op)->name);
   }
-  if (op == OP_print) LIMN_TRY(limn_graph_add_effect(g, *out));
+  if (limn_node_effect(g, *out)) LIMN_TRY(limn_graph_add_effect(g, *out));
   return parse_place(p, first);
 }
 

@@ -27,10 +27,7 @@ int limn_parse_add(limn_parser *p, const char *at, int op, const limn_arg *a,
   LIMN_TRY(limn_lex_locate(&p->l, at, limn_node_check(g, g->nnode, op, a, n)));
   LIMN_TRY(limn_lex_locate(&p->l, at, limn_op_rank(g, op, a, n)));
   *out = limn_graph_add(g, op, a, n, 0, 0);
-  if (!*out) return LIMN_EMEM;
-  if (op == OP_custom)
-    limn_graph_node(g, *out)->nresult = (uint8_t)g->region[a[1].u.i]->nout;
-  return 0;
+  return *out ? 0 : LIMN_EMEM;
 }
 
 int limn_parse_add_plan(limn_parser *p, const char *at, int op,
@@ -145,12 +142,12 @@ int limn_parse_op(limn_parser *p, int *out) {
   return LIMN_EFORMAT;
 }
 
-/* The parameter that comes next: operands first, then the others. */
-static int parse_next_param(const limn_param *q, int n, const bool *given,
-                            int op) {
+/* The parameter that comes next: operands first, then the others. Regions are
+ * `given`, as they have a place of their own. */
+static int parse_next_param(const limn_param *q, int n, const bool *given) {
   for (int i = 0; i < n; i++)
     if (!given[i] && (q[i].type == 'T' || q[i].type == 'S')) return i;
-  for (int i = 0; i < n && op != OP_custom; i++)
+  for (int i = 0; i < n; i++)
     if (!given[i]) return i;
   return -1;
 }
@@ -177,7 +174,7 @@ static int parse_param(limn_parser *p, int op, const limn_param *q, int n,
     }
     p->l.s = from;
   }
-  *out = parse_next_param(q, n, given, op);
+  *out = parse_next_param(q, n, given);
   if (*out < 0)
     return limn_lex_fail(&p->l, "too many arguments for %s",
                          limn_op_get(op)->name);
@@ -202,24 +199,30 @@ static int parse_mode_name(limn_parser *p, limn_arg *out) {
   return 0;
 }
 
-/* custom: the body, and the gradient's if there is one. */
-static int parse_regions(limn_parser *p, limn_arg *a) {
+/* After the arguments; the gradient of a custom function may be missing. */
+static int parse_regions(limn_parser *p, int op, limn_arg *a) {
+  int first, count = limn_op_regions(op, &first);
   const char *end;
-  LIMN_TRY(limn_parse_region(p, &a[1]));
-  a[2] = limn_aint(-1);
-  end = p->l.s;
-  limn_lex_blanks(&p->l);
-  if (*p->l.s == '{') return limn_parse_region(p, &a[2]);
-  p->l.s = end; /* the comment is still to be read */
+  for (int i = first; i < first + count; i++) {
+    end = p->l.s;
+    limn_lex_blanks(&p->l);
+    if (op == OP_custom && i > first && *p->l.s != '{') {
+      p->l.s = end; /* the comment is still to be read */
+      a[i] = limn_aint(-1);
+      continue;
+    }
+    LIMN_TRY(limn_parse_region(p, &a[i]));
+  }
   return 0;
 }
 
 int limn_parse_args(limn_parser *p, int op, limn_arg *a, int *n) {
   limn_param q[LIMN_MAXARGS];
   bool given[LIMN_MAXARGS] = {false};
-  int i;
+  int i, region, regions = limn_op_regions(op, &region);
   *n = limn_op_params(op, q);
   for (i = 0; i < *n; i++) LIMN_TRY(parse_default(p, &q[i], &a[i]));
+  for (i = region; i < region + regions; i++) given[i] = true;
   LIMN_TRY(limn_lex_expect(&p->l, "("));
   if (op == OP_mode) {
     LIMN_TRY(parse_mode_name(p, &a[0]));
@@ -231,7 +234,7 @@ int limn_parse_args(limn_parser *p, int op, limn_arg *a, int *n) {
     LIMN_TRY(limn_parse_value(p, q[i].type, &a[i]));
     given[i] = true;
   }
-  return op == OP_custom ? parse_regions(p, a) : 0;
+  return parse_regions(p, op, a);
 }
 
 /* op(...) as a value: a plan value. */
@@ -240,8 +243,9 @@ static int parse_plan_call(limn_parser *p, const char *at, limn_arg *out) {
   int op, n, kind;
   limn_ref r;
   LIMN_TRY(limn_parse_op(p, &op));
-  if (op == OP_custom)
-    return limn_lex_fail(&p->l, "custom needs a line of its own");
+  if (limn_op_body(op) >= 0)
+    return limn_lex_fail(&p->l, "%s needs a line of its own",
+                         limn_op_get(op)->name);
   LIMN_TRY(limn_parse_args(p, op, a, &n));
   LIMN_TRY(limn_lex_locate(
       &p->l, at, limn_node_check(p->in->g, p->in->g->nnode, op, a, n)));

@@ -187,7 +187,9 @@ typedef struct {
 static void plan_mark_ref(limn_ref r, void *p) {
   plan_mark *m = p;
   const limn_node *nd = limn_graph_node(m->g, r);
-  if (nd->kind == LIMN_V_TENSOR || nd->kind == LIMN_V_NONE) return;
+  if (nd->kind == LIMN_V_TENSOR || nd->kind == LIMN_V_NONE ||
+      nd->kind == LIMN_V_LIST)
+    return;
   if (nd->op == OP_number)
     m->n->size_number[limn_node_args(m->g, r)[0].u.i] = 1;
   else
@@ -379,28 +381,6 @@ static int plan_expanded(limn_graph *g, limn_planner *n, limn_device *dev,
   return 0;
 }
 
-/* Guards are checked on the graph as recorded, before anything else. */
-static int plan_guards(limn_graph *g, limn_infer *I) {
-  char text[160];
-  for (uint32_t i = 0; i < g->nguard; i++) {
-    const limn_type *t;
-    limn_arg a = g->guard[i].cond;
-    const char *line = limn_graph_text(g, g->guard[i].line);
-    if (a.tag != LIMN_A_REF) continue;
-    LIMN_TRY(limn_infer_upto(I, a.u.ref));
-    t = &I->t[a.u.ref - 1];
-    if (!t->known || t->i) continue;
-    limn_guard_text(g, I, a.u.ref, text, sizeof text);
-    return limn_hint(
-        g->c,
-        limn_fail(g->c, LIMN_EGUARD,
-                  "%s%sthe graph was traced for %s, which does not hold in "
-                  "this run", line, *line ? ": " : "", text),
-        "trace again for this case, or use limn.jit, which does so by itself");
-  }
-  return 0;
-}
-
 /* -- Scratch: best fit by size over the steps of a temporary's life -- */
 
 typedef struct {
@@ -501,7 +481,7 @@ static int plan_build(limn_plan *p, limn_planner *n, const limn_run_arg *in) {
   I.on_gpu = !p->dev->ops->host;
   I.device = p->dev->name;
   I.g = p->g; /* guards come first, where the user wrote them */
-  LIMN_GO(plan_guards(p->g, &I));
+  LIMN_GO(limn_guards_check(&I));
   if (e != p->g) { /* ops that are made of others check their own rules */
     LIMN_GO(limn_infer_upto(&I, p->g->nnode));
     limn_infer_free(&I);

@@ -162,10 +162,6 @@ int limn_op_types(int op, char *out); /* letters of [LIMN_MAXARGS] params */
 /* emit.c: steps and slots of the plan. */
 int limn_emit(limn_plan *p, limn_infer *I, limn_fused *f, limn_arena *tmp);
 
-/* How a guard reads: "size(%x, 2) == 64 (it is 32)". */
-void limn_guard_text(const limn_graph *g, limn_infer *I, limn_ref r, char *buf,
-                     size_t n);
-
 /* eager.c: the cache of graphs by key. `find` borrows; `keep` takes g. */
 limn_graph *limn_eager_find(limn_context *c, const void *key, size_t n);
 int limn_eager_keep(limn_context *c, const void *key, size_t n, limn_graph *g);

@@ -40,6 +40,12 @@ void limn_random_words(uint64_t seed, uint64_t draw, uint64_t first,
   }
 }
 
+uint64_t limn_random_key(uint64_t seed, uint64_t step, uint64_t draw) {
+  uint32_t w[2];
+  limn_random_words(seed, draw, 4 * step, 2, w);
+  return w[0] | (uint64_t)w[1] << 32;
+}
+
 void limn_seed_set(limn_context *c, uint64_t seed) {
   c->seed = seed;
   c->draws = 0;

@@ -56,21 +56,26 @@ static int rewrite_custom(rewriter *w, limn_ref r, const limn_arg *a) {
   return rc;
 }
 
+/* The results of the inlined node that a pick is of, or NULL. */
+static limn_arg *rewrite_picks(const rewriter *w, const limn_node *pick) {
+  return w->picks[w->from->args[pick->args].u.ref - 1];
+}
+
 static int rewrite_node(rewriter *w, limn_ref r) {
   const limn_node *n = limn_graph_node(w->from, r);
   const limn_op_row *row = limn_op_get(n->op);
   limn_builder b = {w->to->c, w->to, n->line, n->path, 0};
   limn_arg a[LIMN_MAXARGS];
   uint32_t before = w->to->nnode;
+  limn_arg *picks;
   limn_node *made;
   int nargs = n->nargs;
   for (int i = 0; i < nargs; i++)
     LIMN_TRY(rewrite_arg(w, w->from->args[n->args + (uint32_t)i], &a[i]));
   if (n->op == OP_custom) {
     LIMN_TRY(rewrite_custom(w, r, a));
-  } else if (n->op == OP_pick) {
-    limn_ref x = w->from->args[n->args].u.ref;
-    w->map[r - 1] = w->picks[x - 1][a[1].u.i - 1];
+  } else if (n->op == OP_pick && (picks = rewrite_picks(w, n))) {
+    w->map[r - 1] = picks[a[1].u.i - 1];
     return 0;
   } else if (rewrite_expands(w, row, n->op)) {
     w->map[r - 1] = limn_expand(&b, n->op, a, nargs);
@@ -80,7 +85,7 @@ static int rewrite_node(rewriter *w, limn_ref r) {
     LIMN_TRY(b.rc);
     made = limn_graph_node(w->to, w->map[r - 1].u.ref);
     made->rank = n->rank, made->kind = n->kind;
-    made->flags = n->flags, made->nresult = n->nresult;
+    made->flags = n->flags;
     return 0;
   }
   for (limn_ref k = before + 1; k <= w->to->nnode; k++)

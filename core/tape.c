@@ -209,13 +209,13 @@ static int backward_node(backward *b, limn_ref r) {
   const limn_node *n = limn_graph_node(b->g, r);
   limn_arg a[LIMN_MAXARGS];
   limn_ref x;
-  int nargs = n->nargs;
+  int nargs = n->nargs, first, regions = limn_op_regions(n->op, &first);
   uint32_t at = n->args;
   limn_str_addf(&b->key, "o%u,%u;", n->op, n->nargs);
   for (int i = 0; i < nargs; i++)
     LIMN_TRY(backward_arg(b, b->g->args[at + (uint32_t)i], &a[i]));
-  if (n->op == OP_custom)
-    for (int i = 1; i <= 2; i++) LIMN_TRY(backward_region(b, &a[i]));
+  for (int i = first; i < first + regions; i++)
+    LIMN_TRY(backward_region(b, &a[i]));
   x = limn_graph_add(b->bg, n->op, a, nargs, 0, 0);
   if (!x) return LIMN_EMEM;
   if (limn_op_get(n->op)->row == LIMN_ROW_H)

@@ -214,6 +214,9 @@ void limn_philox(const uint32_t key[2], const uint32_t ctr[4],
 /* Words [first, first + n) of draw `draw` under `seed`. */
 void limn_random_words(uint64_t seed, uint64_t draw, uint64_t first,
                        uint64_t n, uint32_t *out);
+/* The key inside a region op that took `draw`, at step `step`: the first words
+ * of the block with counter (step, draw). */
+uint64_t limn_random_key(uint64_t seed, uint64_t step, uint64_t draw);
 void limn_seed_set(limn_context *c, uint64_t seed); /* draws = 0 */
 
 #endif

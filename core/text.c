@@ -17,6 +17,19 @@ static bool text_inner(char ch) {
   return text_letter(ch) || text_digit(ch) || ch == '.';
 }
 
+const char *limn_text_host(int kind) {
+  switch (kind) {
+  case LIMN_V_INT:
+    return "int";
+  case LIMN_V_BOOL:
+    return "bool";
+  case LIMN_V_DTYPE:
+    return "dtype";
+  default:
+    return "number";
+  }
+}
+
 bool limn_text_ident(const char *s) {
   if (!text_letter(*s)) return false;
   while (text_inner(*s)) s++;

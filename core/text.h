@@ -21,6 +21,8 @@ void limn_graph_write(const limn_graph *g, limn_str *out, bool lines,
                       const limn_dump_names *names);
 
 /* -- text.c: tokens, written -- */
+/* What an input of this kind (REAL INT BOOL DTYPE) is called. */
+const char *limn_text_host(int kind);
 bool limn_text_ident(const char *s); /* a name that needs no quotes */
 /* Always quoted: JSON, and \xNN for bytes that are not valid UTF-8, so that
  * the text itself always is. */

@@ -3,18 +3,25 @@
  * Hints (the examples' shapes, dtypes and numbers) live here and never reach
  * the graph, so that no pass can fold them. A tape is a trace whose values
  * exist: eager code under a gradient. A region is the body of a region op:
- * what it uses from outside becomes an extra input of it. */
+ * what it uses from outside becomes an extra input of it (region.c). */
 #include <stdio.h>
 
-#include "graph.h"
+#include "trace.h"
+
+#define TRACE_NESTED 32 /* regions in regions */
 
 /* -- Life -- */
 
 int limn_trace_begin(limn_context *c, const char *name, bool tape, bool region,
                      limn_trace **out) {
-  limn_trace *t = limn_alloc(c, sizeof *t);
-  int rc;
+  limn_trace *t;
+  int rc, depth = 0;
   *out = NULL;
+  for (t = c->trace; region && t && t->region; t = t->outer) depth++;
+  if (depth >= TRACE_NESTED)
+    return limn_fail(c, LIMN_ETRACE, "control flow is nested more than %d "
+                     "deep", TRACE_NESTED);
+  t = limn_alloc(c, sizeof *t);
   if (!t) return LIMN_EMEM;
   t->refs = 2; /* the caller's and the context's */
   t->c = c;
@@ -41,24 +48,27 @@ int limn_trace_begin(limn_context *c, const char *name, bool tape, bool region,
 void limn_trace_retain(limn_trace *t) { t->refs++; }
 
 /* What only a running trace needs. */
-static void trace_drop(limn_trace *t) {
+void limn_trace_drop(limn_trace *t) {
   limn_context *c = t->c;
   limn_infer_free(&t->hints);
   for (uint32_t i = 0; i < t->nvalue; i++) limn_tensor_release(t->value[i]);
   limn_free(c, t->value, t->value_cap * sizeof *t->value);
   limn_free(c, t->in, t->in_cap * sizeof *t->in);
   limn_free(c, t->captured, t->captured_cap * sizeof *t->captured);
+  for (uint32_t i = 0; i < t->nwrote; i++) limn_cell_release(t->wrote[i].cell);
+  limn_free(c, t->wrote, t->wrote_cap * sizeof *t->wrote);
   limn_map_free(c, &t->tensors);
   t->value = NULL, t->nvalue = t->value_cap = 0;
   t->in = NULL, t->nin = t->in_cap = 0;
   t->captured = NULL, t->ncaptured = t->captured_cap = 0;
+  t->wrote = NULL, t->nwrote = t->wrote_cap = 0;
 }
 
 void limn_trace_release(limn_trace *t) {
   limn_context *c;
   if (!t || --t->refs > 0) return;
   c = t->c;
-  trace_drop(t);
+  limn_trace_drop(t);
   limn_graph_release(t->g);
   limn_free(c, t->old_line, t->nold * sizeof *t->old_line);
   limn_free(c, t->old_text, t->nold_text);
@@ -84,8 +94,28 @@ static void trace_pop(limn_trace *t) {
 
 void limn_trace_abort(limn_trace *t) {
   if (t->ended) return;
+  if (t->left) {
+    limn_trace_close(t);
+    return;
+  }
   trace_pop(t);
-  trace_drop(t);
+  limn_trace_drop(t);
+}
+
+/* A region that was left: what it kept of the outer trace. */
+void limn_trace_close(limn_trace *t) {
+  limn_trace *outer = t->outer;
+  t->ended = true;
+  t->outer = NULL;
+  limn_trace_drop(t);
+  limn_trace_release(outer);
+  limn_trace_release(t);
+}
+
+void limn_trace_leave(limn_trace *t) {
+  t->c->trace = t->outer;
+  t->left = true;
+  limn_trace_retain(t->outer);
 }
 
 /* -- Inputs -- */
@@ -103,14 +133,21 @@ int limn_trace_input(limn_trace *t, const char *name, const limn_type *hint,
   return limn_graph_add_input(t->g, name, hint->shape.ndim, out);
 }
 
+int limn_trace_host(limn_trace *t, const char *name, const limn_type *hint,
+                    limn_ref *out) {
+  LIMN_TRY(trace_push_hint(t, hint));
+  LIMN_TRY(limn_graph_add_input(t->g, name, -1, out));
+  limn_graph_node(t->g, *out)->kind = hint->kind;
+  return 0;
+}
+
 int limn_trace_number(limn_trace *t, const char *name, double hint,
                       limn_ref *out) {
   limn_type ty = {0};
   ty.kind = LIMN_V_REAL;
   ty.known = true;
   ty.f = hint;
-  LIMN_TRY(trace_push_hint(t, &ty));
-  return limn_graph_add_input(t->g, name, -1, out);
+  return limn_trace_host(t, name, &ty, out);
 }
 
 const limn_type *limn_trace_hint(limn_trace *t, limn_ref r) {
@@ -244,6 +281,7 @@ int limn_trace_cell_read(limn_trace *t, limn_cell *cell, limn_arg *out) {
   uint32_t index;
   limn_arg at;
   limn_graph_cell *gc;
+  if (t->region) return limn_region_read(t, cell, out);
   LIMN_TRY(limn_graph_add_cell(t->g, cell, cell->name, &index));
   gc = &t->g->cell[index];
   *out = gc->write;
@@ -269,10 +307,6 @@ int limn_trace_cell_write(limn_trace *t, limn_cell *cell, limn_arg v) {
   limn_arg a[2];
   limn_ref r;
   char s1[128], s2[128];
-  if (t->region)
-    return limn_fail(t->c, LIMN_ETRACE,
-                     "a region cannot assign to %s",
-                     cell->name ? cell->name : "a cell");
   if (v.tag == LIMN_A_REF &&
       limn_graph_node(t->g, v.u.ref)->kind == LIMN_V_TENSOR) {
     hint = limn_trace_hint(t, v.u.ref);
@@ -291,6 +325,7 @@ int limn_trace_cell_write(limn_trace *t, limn_cell *cell, limn_arg v) {
   } else {
     return limn_fail(t->c, LIMN_EARG, "a cell takes a tensor");
   }
+  if (t->region) return limn_region_write(t, cell, v);
   LIMN_TRY(limn_graph_add_cell(t->g, cell, cell->name, &index));
   trace_where(t, &line, &path);
   t->g->cell[index].write = v;
@@ -308,35 +343,19 @@ int limn_trace_guard(limn_trace *t, limn_arg cond) {
   return limn_graph_add_guard(t->g, cond, line);
 }
 
-/* A region's outside value: one more input of it, the same for each use. */
-static int trace_capture(limn_trace *t, limn_arg outer, limn_arg *out) {
-  char name[32];
-  const limn_type *hint;
-  limn_ref r;
-  uint32_t own;
-  if (outer.tag != LIMN_A_REF) {
-    *out = outer;
+int limn_trace_mode(limn_trace *t, limn_mode *m, const char *name,
+                    limn_ref *out) {
+  uint32_t index;
+  limn_arg a;
+  if (t->region) {
+    LIMN_TRY(limn_trace_mode(t->outer, m, name, out));
+    LIMN_TRY(limn_region_capture(t, limn_aref(*out), NULL, &a));
+    *out = a.u.ref;
     return 0;
   }
-  own = t->g->nin - t->ncaptured;
-  for (uint32_t i = 0; i < t->ncaptured; i++)
-    if (t->captured[i].u.ref == outer.u.ref) {
-      *out = limn_aref(t->g->in[own + i].ref);
-      return 0;
-    }
-  hint = limn_trace_hint(t->outer, outer.u.ref);
-  if (!hint) return t->c->last;
-  LIMN_TRY(limn_grow(t->c, &t->captured, &t->captured_cap, t->ncaptured + 1,
-                     sizeof *t->captured));
-  snprintf(name, sizeof name, "o%u", t->ncaptured + 1);
-  if (hint->kind == LIMN_V_TENSOR)
-    LIMN_TRY(limn_trace_input(t, name, hint, &r));
-  else
-    LIMN_TRY(limn_trace_number(t, name, hint->kind == LIMN_V_REAL
-                               ? hint->f : (double)hint->i, &r));
-  t->captured[t->ncaptured++] = outer;
-  *out = limn_aref(r);
-  return 0;
+  LIMN_TRY(limn_graph_add_mode(t->g, m, name, &index));
+  a = limn_aint(index);
+  return limn_trace_op(t, OP_mode, &a, 1, out);
 }
 
 static int trace_stale(limn_trace *t, const limn_value *v) {
@@ -403,13 +422,11 @@ int limn_trace_arg(limn_trace *t, const limn_value *v, limn_arg *out) {
       }
       if (!t->region) return trace_const(t, v, out);
       break;
-    case LIMN_X_CELL:
-      if (!t->region) return limn_trace_cell_read(t, v->cell, out);
-      break;
+    case LIMN_X_CELL: return limn_trace_cell_read(t, v->cell, out);
     default: return limn_fail(t->c, LIMN_EARG, "not a value");
   }
   LIMN_TRY(limn_trace_arg(t->outer, v, &outer));
-  return trace_capture(t, outer, out);
+  return limn_region_capture(t, outer, NULL, out);
 }
 
 /* -- The end -- */
@@ -477,12 +494,15 @@ const char *limn_trace_old_line(const limn_trace *t, limn_ref r) {
   return t->old_text && r < t->nold ? t->old_text + t->old_line[r] : "";
 }
 
+int limn_trace_finish(limn_trace *t) {
+  trace_keep_lines(t);
+  LIMN_TRY(trace_check_tests(t));
+  return limn_graph_compact(t->g);
+}
+
 int limn_trace_end(limn_trace *t, limn_graph **out) {
-  int rc = 0;
+  int rc = t->tape ? 0 : limn_trace_finish(t);
   *out = NULL;
-  if (!t->tape) trace_keep_lines(t);
-  if (!t->tape) rc = trace_check_tests(t);
-  if (rc == 0 && !t->tape) rc = limn_graph_compact(t->g);
   if (rc < 0) {
     limn_trace_abort(t);
     return rc;
@@ -490,6 +510,6 @@ int limn_trace_end(limn_trace *t, limn_graph **out) {
   trace_pop(t);
   limn_graph_retain(t->g);
   *out = t->g;
-  trace_drop(t);
+  limn_trace_drop(t);
   return 0;
 }

@@ -1,21 +1,11 @@
 /* Checks everything about a graph that does not depend on sizes, as if it came
  * from an enemy: what passes can be planned without further care. */
 #include "op_rules.h"
-#include "text.h"
+#include "verify.h"
 
 #include <stdio.h>
 
-/* Arguments under test: of a node of `op` after node number `at`. */
-typedef struct {
-  const limn_graph *g;
-  limn_ref at;
-  int op;
-  const limn_arg *a;
-  int n;
-} verify;
-
-static int verify_fail(const verify *v, const char *fmt, ...) LIMN_PRINTF(2, 3);
-static int verify_fail(const verify *v, const char *fmt, ...) {
+int verify_fail(const verify *v, const char *fmt, ...) {
   char text[512];
   va_list ap;
   va_start(ap, fmt);
@@ -41,17 +31,14 @@ enum {
  * result stands for it if that is a tensor. */
 static bool verify_usable(const limn_graph *g, const limn_node *n) {
   const limn_graph *f;
-  int64_t i = n->op == OP_custom ? g->args[n->args + 1].u.i : 0;
   if (n->op != OP_custom) return true;
-  if (i < 0 || i >= g->nregion) return false;
-  f = g->region[i];
-  return f->nout == 1 && f->out[0].tag == LIMN_A_REF && f->out[0].u.ref &&
+  f = limn_graph_region(g, g->args[n->args + 1]);
+  return f && f->nout == 1 && f->out[0].tag == LIMN_A_REF && f->out[0].u.ref &&
          f->out[0].u.ref <= f->nnode &&
          limn_graph_node(f, f->out[0].u.ref)->kind == LIMN_V_TENSOR;
 }
 
-/* Kind of a scalar argument, or -1 when it is not a legal one. */
-static int verify_kind(const limn_graph *g, limn_ref at, const limn_arg *a) {
+int verify_kind(const limn_graph *g, limn_ref at, const limn_arg *a) {
   switch (a->tag) {
   case LIMN_A_REF: {
     const limn_node *n;
@@ -96,8 +83,9 @@ static int verify_allowed(char type) {
 
 /* Numbers that shape the graph itself may not be plan values. */
 static bool verify_literal(const limn_param *p) {
-  static const char *const names[] = {"index",   "draw", "f",     "vjp",
-                                      "keepdim", "drop", "kernel"};
+  static const char *const names[] = {"index", "draw", "keepdim", "drop",
+                                      "kernel", "f", "g", "vjp", "test",
+                                      "body", "reverse"};
   if (p->type == 'd' || p->type == 'D') return true;
   if (p->type == 'T' || p->type == 'L') return !strcmp(p->name, "drop");
   for (int i = 0; i < LIMN_COUNT(names); i++)
@@ -129,7 +117,8 @@ static int verify_scalar(const verify *v, const limn_param *p,
                          const limn_arg *a) {
   int kind = verify_kind(v->g, v->at, a), allowed = verify_allowed(p->type);
   if (v->op == OP_pick && a == v->a && a->tag == LIMN_A_REF && a->u.ref &&
-      a->u.ref <= v->at && limn_graph_node(v->g, a->u.ref)->op == OP_custom)
+      a->u.ref <= v->at &&
+      limn_op_body(limn_graph_node(v->g, a->u.ref)->op) >= 0)
     return 0;
   if (kind < 0 || !(allowed >> kind & 1))
     return verify_fail(v, "%s must be %s", p->name, verify_want(p->type));
@@ -241,8 +230,8 @@ static int verify_word(const verify *v, const limn_param *p,
   return 0;
 }
 
-static int verify_index(const verify *v, int i, int64_t first, int64_t count,
-                        const char *what) {
+int verify_index(const verify *v, int i, int64_t first, int64_t count,
+                 const char *what) {
   int64_t k = v->a[i].u.i;
   if (k >= first && k < first + count) return 0;
   return verify_fail(v, "there is no %s %lld", what, (long long)k);
@@ -251,74 +240,9 @@ static int verify_index(const verify *v, int i, int64_t first, int64_t count,
 static int verify_pick(const verify *v) {
   const limn_node *n;
   if (v->a[0].tag != LIMN_A_REF ||
-      (n = limn_graph_node(v->g, v->a[0].u.ref))->op != OP_custom)
+      limn_op_body((n = limn_graph_node(v->g, v->a[0].u.ref))->op) < 0)
     return verify_fail(v, "it picks from something with one result");
   return verify_index(v, 1, 1, n->nresult, "result");
-}
-
-/* Does a value of this kind and rank fit the input of a region? */
-static bool verify_fits(const limn_graph *f, uint32_t i, bool tensor,
-                        int rank) {
-  const limn_graph_input *in = &f->in[i];
-  if (in->number || !tensor) return in->number && !tensor;
-  return limn_graph_node(f, in->ref)->rank == rank;
-}
-
-static bool verify_is_tensor(const limn_graph *g, const limn_arg *a) {
-  return a->tag == LIMN_A_REF &&
-         limn_graph_node(g, a->u.ref)->kind == LIMN_V_TENSOR;
-}
-
-/* Operands [from, to) of the node for the inputs of `f` from `in` on. */
-static int verify_operands(const verify *v, const limn_graph *f, uint32_t in,
-                           uint32_t from, uint32_t to) {
-  for (uint32_t i = from; i < to; i++, in++) {
-    const limn_arg *a = v->g->args + v->a[0].u.at + i;
-    bool tensor = verify_is_tensor(v->g, a);
-    int rank = tensor ? limn_graph_node(v->g, a->u.ref)->rank : 0;
-    if (!verify_fits(f, in, tensor, rank))
-      return verify_fail(v, "operand %u does not fit input %u of a region",
-                         i + 1, in + 1);
-  }
-  return 0;
-}
-
-/* The gradient's region takes a gradient and a result for each tensor result
- * of f, then f's own arguments, then what it captured; see grad.c. */
-static int verify_vjp(const verify *v, const limn_graph *f,
-                      const limn_graph *w) {
-  uint32_t n = v->a[0].n, nr = 0, k = 0;
-  int64_t own;
-  for (uint32_t i = 0; i < f->nout; i++) nr += verify_is_tensor(f, &f->out[i]);
-  own = (int64_t)f->nin + w->nin - 2 * (int64_t)nr - n;
-  if (own < 0 || own > f->nin || 2 * (int64_t)nr + own > w->nin)
-    return verify_fail(v, "%u operands do not fit its gradient", n);
-  for (uint32_t i = 0; i < f->nout; i++) {
-    int rank;
-    if (!verify_is_tensor(f, &f->out[i])) continue;
-    rank = limn_graph_node(f, f->out[i].u.ref)->rank;
-    if (!verify_fits(w, k, true, rank) || !verify_fits(w, nr + k, true, rank))
-      return verify_fail(v, "result %u does not fit its gradient", i + 1);
-    k++;
-  }
-  LIMN_TRY(verify_operands(v, w, 2 * nr, 0, (uint32_t)own));
-  return verify_operands(v, w, 2 * nr + (uint32_t)own, f->nin, n);
-}
-
-/* The regions are checked themselves before: verify_graph starts with them,
- * and the parser with the innermost. */
-static int verify_custom(const verify *v) {
-  const limn_graph *g = v->g, *f;
-  LIMN_TRY(verify_index(v, 1, 0, g->nregion, "region"));
-  if (v->a[2].u.i != -1) LIMN_TRY(verify_index(v, 2, 0, g->nregion, "region"));
-  f = g->region[v->a[1].u.i];
-  if (v->a[0].n < f->nin || (v->a[2].u.i == -1 && v->a[0].n > f->nin))
-    return verify_fail(v, "%u operands for a region with %u inputs", v->a[0].n,
-                       f->nin);
-  if (f->nout > UINT8_MAX)
-    return verify_fail(v, "a region with %u results", f->nout);
-  LIMN_TRY(verify_operands(v, f, 0, 0, f->nin));
-  return v->a[2].u.i < 0 ? 0 : verify_vjp(v, f, g->region[v->a[2].u.i]);
 }
 
 static int verify_op(const verify *v, const limn_param *p) {
@@ -337,7 +261,10 @@ static int verify_op(const verify *v, const limn_param *p) {
   case OP_update:
     return verify_slice(v, p);
   case OP_custom:
-    return verify_custom(v);
+  case OP_cond:
+  case OP_while:
+  case OP_scan:
+    return verify_region(v);
   case OP_pick:
     return verify_pick(v);
   case OP_cat:
@@ -411,6 +338,18 @@ static bool verify_is_input(int op) {
   return op == OP_input || op == OP_number;
 }
 
+static uint32_t verify_results_of(const limn_graph *g, const limn_node *n) {
+  int body = limn_op_body(n->op);
+  return body < 0 ? 1 : g->region[g->args[n->args + (uint32_t)body].u.i]->nout;
+}
+
+/* Number inputs are reals; a region's may be any plan value. */
+static bool verify_is_kind(const limn_node *n, int kind) {
+  if (n->op != OP_number) return n->kind == kind;
+  return n->kind == LIMN_V_REAL || n->kind == LIMN_V_INT ||
+         n->kind == LIMN_V_BOOL || n->kind == LIMN_V_DTYPE;
+}
+
 static int verify_node(const limn_graph *g, limn_ref r) {
   const limn_node *n = limn_graph_node(g, r);
   const limn_arg *a = g->args + n->args;
@@ -426,16 +365,14 @@ static int verify_node(const limn_graph *g, limn_ref r) {
   LIMN_TRY(limn_node_check(g, r - 1, n->op, a, n->nargs));
   LIMN_TRY(verify_leaf(g, r, n));
   kind = limn_op_kind(g, n->op, a, n->nargs);
-  if (n->kind != kind || (kind == LIMN_V_NONE) != (n->op == OP_print))
+  if (!verify_is_kind(n, kind) || (kind == LIMN_V_NONE) != (n->op == OP_print))
     return verify_fail(&v, "its operands do not give such a value");
   rank = limn_op_rank(g, n->op, a, n->nargs);
   if (rank < 0) return LIMN_EFORMAT; /* with the rank rule's words */
   if (!verify_is_input(n->op) && n->rank != rank)
     return verify_fail(&v, "it has %d dims, not %d", rank, n->rank);
-  if (n->nresult != (n->op == OP_custom ? g->region[a[1].u.i]->nout : 1))
+  if (n->nresult != verify_results_of(g, n))
     return verify_fail(&v, "it does not have %d results", n->nresult);
-  if (n->op != OP_custom && n->draws != limn_op_random(n->op))
-    return verify_fail(&v, "it does not take %d draws", n->draws);
   return 0;
 }
 
@@ -558,11 +495,11 @@ static int verify_results(const limn_graph *g) {
   return verify_trees(g, g->out_tree, g->nout_tree, g->nout, "the results");
 }
 
-/* Prints happen in order, each once. */
+/* Prints and regions that print happen in order, each once. */
 static int verify_effects(const limn_graph *g) {
   uint32_t k = 0;
   for (limn_ref r = 1; r <= g->nnode; r++) {
-    if (limn_graph_node(g, r)->op != OP_print) continue;
+    if (!limn_node_effect(g, r)) continue;
     if (k >= g->neffect || g->effect[k++] != r) k = g->neffect + 1;
   }
   if (k == g->neffect) return 0;
@@ -570,6 +507,19 @@ static int verify_effects(const limn_graph *g) {
 }
 
 /* -- Graphs -- */
+
+/* A region has all from its inputs; the graph's own number inputs are reals,
+ * as a caller's numbers are. */
+static int verify_closed(const limn_graph *g, bool region) {
+  if (region && (g->ncell || g->nconst || g->nmode))
+    return limn_fail(g->c, LIMN_EFORMAT,
+                     "a region with cells, constants or modes of its own");
+  for (uint32_t i = 0; i < g->nin && !region && !g->eager; i++)
+    if (g->in[i].number && limn_graph_node(g, g->in[i].ref)->kind !=
+                               LIMN_V_REAL)
+      return limn_fail(g->c, LIMN_EFORMAT, "input %u is a plan value", i + 1);
+  return 0;
+}
 
 static int verify_graph(limn_graph *g, int depth) {
   if (depth > LIMN_TEXT_DEPTH)
@@ -587,6 +537,7 @@ static int verify_graph(limn_graph *g, int depth) {
       limn_error_prepend(g->c, "node %u: ", r);
     return rc;
   }
+  LIMN_TRY(verify_closed(g, depth > 0));
   LIMN_TRY(verify_cells(g));
   for (uint32_t i = 0; i < g->nguard; i++)
     if (verify_kind(g, g->nnode, &g->guard[i].cond) != LIMN_V_BOOL)

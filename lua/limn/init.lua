@@ -14,7 +14,7 @@ local limn = {_VERSION = "limn " .. core.version(), core = core}
 local ops = require "limn.tensor"
 for _, part in ipairs {ops, require "limn.order", require "limn.arrange",
   require "limn.einsum", require "limn.trace", require "limn.grad",
-  require "limn.print", require "limn.files"} do
+  require "limn.control", require "limn.print", require "limn.files"} do
   for name, f in pairs(part) do limn[name] = f end
 end
 limn.check = nil

@@ -1,5 +1,6 @@
 --- Tracing: limn.trace, limn.jit, and sizes in traces.
 local core = require "limn.core"
+local callable = require "limn.callable"
 
 local ops, fail = core.ops, core.fail
 local has_ffi, ffi = pcall(require, "ffi")
@@ -100,26 +101,8 @@ local primes = {7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67}
 
 local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
 
--- The function that names a callable's parameters, and how many to skip.
-local function target(f)
-  if type(f) == "function" then return f, 0 end
-  if type(f) == "table" then
-    local forward = f.forward
-    if type(forward) == "function" then return forward, 1 end
-    local mt = getmetatable(f)
-    local call = type(mt) == "table" and rawget(mt, "__call")
-    if type(call) == "function" then return call, 1 end
-  end
-end
-
-local function callable(f)
-  if type(f) == "function" or core.type(f) == "graph" then return true end
-  local mt = getmetatable(f)
-  return type(f) == "table" and type(mt) == "table" and mt.__call ~= nil
-end
-
 local function place(f)
-  local t = target(f)
+  local t = callable.target(f)
   if not t then return "" end
   local i = debug.getinfo(t, "S")
   return ("%s:%d"):format(i.short_src, i.linedefined)
@@ -130,13 +113,6 @@ local function name_of(f)
     return f.class_name
   end
   return "function"
-end
-
-local function param_name(f, i)
-  local t, skip = target(f)
-  if not t or debug.getinfo(t, "S").what == "C" then return "x" .. i end
-  local ok, name = pcall(debug.getlocal, t, i + skip)
-  return ok and name and not name:find "%W" and name or "x" .. i
 end
 
 local function sorted_keys(t)
@@ -334,7 +310,7 @@ end
 local function record(f, s, examples)
   local args = {n = examples.n}
   for i = 1, examples.n do
-    args[i] = placeholder(s, examples[i], param_name(f, i))
+    args[i] = placeholder(s, examples[i], callable.param(f, i))
   end
   s.statics = core.trace_signature(s.tr, args)
   if type(f) == "function" then core.path_push("", f) end
@@ -348,7 +324,7 @@ local function trace(f, examples, options)
     fail("limn.trace is called inside a trace",
       "call the function itself: it becomes part of the trace")
   end
-  if not callable(f) then
+  if not callable.is(f) then
     fail("trace: a function or a module is wanted, not " .. noun(f))
   end
   local s = {taken = {}, sizes = {}, nsizes = 0}
@@ -585,7 +561,7 @@ end
 -- graph(...), stats(), train, eval.
 function M.jit(f, options)
   core.options(options, {"name"}, "jit")
-  if not callable(f) then
+  if not callable.is(f) then
     fail("jit: a function or a module is wanted, not " .. noun(f))
   end
   return setmetatable({f = f, slow = jit_slow, sets = {}, reasons = {},

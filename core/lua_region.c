@@ -1,0 +1,195 @@
+/* Control flow in traces: what lua/limn/control.lua calls. */
+#include "lua_core.h"
+#include "op_rules.h"
+
+/* region_input(region, name, value, row): a placeholder like the value, or
+ * like a row of it */
+static int region_input(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = limn_lua_check_trace(st, L, 1);
+  const char *name = luaL_checkstring(L, 2);
+  limn_type hint;
+  limn_shape *s = &hint.shape;
+  limn_lua_hint(st, L, 3, "control flow", name, &hint);
+  if (lua_toboolean(L, 4)) {
+    memmove(s->d, s->d + 1, sizeof s->d - sizeof *s->d);
+    s->ndim--; /* control.lua has seen that there are rows */
+  }
+  return limn_lua_push_input(st, L, t, name, &hint);
+}
+
+/* The list of tensors at i as arguments of trace t, in a userdata. */
+static limn_arg *region_args(limn_lua *st, lua_State *L, int i, limn_trace *t,
+                             int *n) {
+  limn_arg *a;
+  limn_value v;
+  *n = (int)lua_objlen(L, i);
+  a = lua_newuserdata(L, ((size_t)*n + 1) * sizeof *a);
+  for (int k = 0; k < *n; k++) {
+    lua_rawgeti(L, i, k + 1);
+    limn_lua_operand(st, L, -1, "control flow", "the value", &v);
+    limn_lua_check(st, L, limn_trace_arg(t, &v, &a[k]));
+    lua_pop(L, 1);
+  }
+  return a;
+}
+
+/* region_leave(region): the body has run */
+static int region_leave(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_lua_check(st, L, limn_region_leave(limn_lua_check_trace(st, L, 1)));
+  return 0;
+}
+
+/* region_give(region, {results}, {likes}): the results of a region that was
+ * left; for a number a dtype, or a placeholder that it is to be like */
+static int region_give(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = limn_lua_check_trace(st, L, 1);
+  int n = (int)lua_objlen(L, 2);
+  for (int k = 1; k <= n; k++) {
+    limn_value v, like;
+    limn_arg a = limn_none();
+    lua_settop(L, 3);
+    lua_rawgeti(L, 2, k);
+    lua_rawgeti(L, 3, k);
+    if (!limn_lua_value(st, L, 4, &v))
+      return limn_lua_fail(st, L, NULL, "result %d is no tensor", k);
+    if (lua_type(L, 5) == LUA_TSTRING)
+      a = limn_adtype(limn_dtype_find(lua_tostring(L, 5)));
+    else if (limn_lua_to(st, L, 5, LIMN_U_TENSOR) &&
+             limn_lua_value(st, L, 5, &like))
+      limn_lua_check(st, L, limn_trace_arg(t, &like, &a));
+    limn_lua_check(st, L, limn_region_give(t, &v, a));
+  }
+  return 0;
+}
+
+/* Push results [from, from + n) of node r, appended to the list on the top,
+ * which has `at` already. */
+static void region_picks(limn_lua *st, lua_State *L, limn_trace *t, limn_ref r,
+                         int from, int n, int at) {
+  limn_arg pick[2];
+  for (int k = 0; k < n; k++) {
+    limn_value v = {0};
+    pick[0] = limn_aref(r);
+    pick[1] = limn_aint(from + k + 1);
+    limn_lua_check(st, L, limn_trace_op(t, OP_pick, pick, 2, &v.ref));
+    v.tag = LIMN_X_TRACED, v.trace = t;
+    limn_lua_push(st, L, &v);
+    lua_rawseti(L, -2, at + k + 1);
+  }
+}
+
+static limn_trace *region_outer(limn_lua *st, lua_State *L) {
+  limn_trace *t = limn_lua_tracing(st);
+  if (!t) limn_lua_fail(st, L, NULL, "a region needs a trace");
+  return t;
+}
+
+/* cond_node(predicate, f, g): the results */
+static int region_cond(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = region_outer(st, L), *f = limn_lua_check_trace(st, L, 2);
+  limn_trace *g = limn_lua_check_trace(st, L, 3);
+  int n = (int)f->g->nout;
+  limn_value v;
+  limn_arg pred;
+  limn_ref r;
+  if (!limn_lua_value(st, L, 1, &v))
+    return limn_lua_fail(st, L, NULL, "cond: no condition");
+  limn_lua_check(st, L, limn_trace_arg(t, &v, &pred));
+  limn_lua_check(st, L, limn_region_cond(t, pred, f, g, &r));
+  lua_createtable(L, n, 0);
+  region_picks(st, L, t, r, 0, n, 0);
+  return 1;
+}
+
+/* while_node({carry}, test, body): the results */
+static int region_while(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = region_outer(st, L), *test = limn_lua_check_trace(st, L, 2);
+  limn_trace *body = limn_lua_check_trace(st, L, 3);
+  limn_ref r;
+  int n;
+  limn_arg *carry = region_args(st, L, 1, t, &n);
+  limn_lua_check(st, L, limn_region_while(t, carry, n, test, body, &r));
+  lua_createtable(L, n, 0);
+  region_picks(st, L, t, r, 0, n, 0);
+  return 1;
+}
+
+/* scan_node({carry}, {xs}, body, reverse): the last carry, then the stacked */
+static int region_scan(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = region_outer(st, L), *body = limn_lua_check_trace(st, L, 3);
+  limn_ref r;
+  int n, nx, ny, cells;
+  limn_arg *carry = region_args(st, L, 1, t, &n);
+  limn_arg *xs = region_args(st, L, 2, t, &nx);
+  ny = (int)body->g->nout - n;
+  limn_lua_check(st, L, limn_region_scan(t, carry, n, xs, nx, body,
+                                         lua_toboolean(L, 4), &r, &cells));
+  lua_createtable(L, n + ny, 0);
+  region_picks(st, L, t, r, 0, n, 0);
+  region_picks(st, L, t, r, n + cells, ny, n);
+  return 1;
+}
+
+/* -- In eager code -- */
+
+/* Random numbers inside: each step has a key of its own, made of the key
+ * outside, the draw that the whole took, and the number of the step. */
+
+/* region_run(f, ...): f's results; one draw is taken, and step 0 begins */
+static int region_run(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_context *c = st->c;
+  uint64_t seed = c->seed, draw = c->draws;
+  uint64_t outer_seed = st->region_seed, outer_draw = st->region_draw;
+  int rc;
+  st->region_seed = seed, st->region_draw = draw;
+  c->seed = limn_random_key(seed, 0, draw);
+  c->draws = 0;
+  rc = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  st->region_seed = outer_seed, st->region_draw = outer_draw;
+  c->seed = seed;
+  c->draws = draw + 1;
+  return rc ? lua_error(L) : lua_gettop(L);
+}
+
+/* region_step(t): step t (from 0) of what runs begins */
+static int region_step(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  uint64_t t = (uint64_t)luaL_checknumber(L, 1);
+  st->c->seed = limn_random_key(st->region_seed, t, st->region_draw);
+  st->c->draws = 0;
+  return 0;
+}
+
+/* region_same(who, was, now): a carried value keeps its shape and dtype */
+static int region_same(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  const char *who = luaL_checkstring(L, 1);
+  limn_type was, now;
+  char text[2][160];
+  limn_lua_hint(st, L, 2, who, "the carried value", &was);
+  limn_lua_hint(st, L, 3, who, "the carried value", &now);
+  if (was.dtype == now.dtype && limn_shape_eq(&was.shape, &now.shape)) return 0;
+  return limn_lua_fail(
+      st, L, "a loop carries values of one shape and dtype",
+      "%s: a carried value is %s and becomes %s", who,
+      limn_type_text(text[0], sizeof text[0], &was),
+      limn_type_text(text[1], sizeof text[1], &now));
+}
+
+static const luaL_Reg region_functions[] = {
+    {"region_input", region_input}, {"region_leave", region_leave},
+    {"region_give", region_give},   {"region_run", region_run},
+    {"region_step", region_step},   {"region_same", region_same},
+    {"cond_node", region_cond},     {"while_node", region_while},
+    {"scan_node", region_scan},     {NULL, NULL}};
+
+void limn_lua_open_region(limn_lua *st, lua_State *L) {
+  limn_lua_register(st, L, region_functions);
+}

@@ -1,0 +1,495 @@
+--- Control flow: limn.cond, limn.while_loop, limn.scan, limn.map and
+-- limn.by_device. A trace records both branches, or a loop's body once; eager
+-- code runs them as plain Lua would.
+local core = require "limn.core"
+local callable = require "limn.callable"
+local limn = require "limn.lazy"
+
+local ops, fail = core.ops, core.fail
+local M = {}
+
+local function pack(...) return {n = select("#", ...), ...} end
+local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
+
+local function check_function(f, who)
+  if not callable.is(f) then
+    fail(who .. ": a function is wanted, not "
+      .. (f == nil and "nil" or core.type(f) or "a " .. type(f)))
+  end
+end
+
+-- -- Structures -----------------------------------------------------------
+-- A nested value is a list of its tensors and a structure: a table where it
+-- has a table, the tensor's place in the list where it has a tensor, and what
+-- else there is in a Static.
+
+local Static = {}
+
+local function is_tensor(v)
+  local kind = core.type(v)
+  return kind == "tensor" or kind == "cell"
+end
+
+local function is_number(v)
+  return type(v) == "number" or type(v) == "boolean" or core.type(v) == "dim"
+end
+
+-- 1..n, then the other keys in order.
+local function keys(t)
+  local list, rest = {}, {}
+  for i = 1, #t do list[i] = i end
+  for k in pairs(t) do
+    if type(k) == "string" then rest[#rest + 1] = k end
+  end
+  table.sort(rest)
+  for _, k in ipairs(rest) do list[#list + 1] = k end
+  return list
+end
+
+local function take(v, list, depth)
+  depth = depth or 0
+  if is_tensor(v) then
+    list[#list + 1] = v
+    return #list
+  elseif not plain(v) then
+    return setmetatable({v = v}, Static)
+  elseif depth > 60 then
+    fail "a table is nested too deep, or in a circle"
+  end
+  local s = {}
+  for _, k in ipairs(keys(v)) do s[k] = take(v[k], list, depth + 1) end
+  return s
+end
+
+-- The value again, with these tensors.
+local function give(s, list)
+  if type(s) == "number" then return list[s] end
+  if getmetatable(s) == Static then return s.v end
+  local v = {}
+  for k, x in pairs(s) do v[k] = give(x, list) end
+  return v
+end
+
+local function describe(v)
+  local kind = core.type(v)
+  if kind then return "a " .. kind end
+  if v == nil then return "nil" end
+  if type(v) == "string" then return ("%q"):format(v) end
+  if type(v) == "table" then return "a table" end
+  if is_number(v) then return tostring(v) end
+  return "a " .. type(v)
+end
+
+local function at(path, k)
+  return path == "" and tostring(k) or path .. "." .. tostring(k)
+end
+
+-- -- Recording a body -----------------------------------------------------
+
+-- f(...) is recorded as a region: it and the results.
+local function record(name, f, make)
+  local region = core.trace_begin(name, "region")
+  local ok, r = pcall(function()
+    local r = pack(f(make(region)))
+    core.region_leave(region)
+    return r
+  end)
+  if not ok then
+    core.trace_abort(region)
+    error(r, 0)
+  end
+  return region, r
+end
+
+-- Run a builder of nodes; regions that are open are closed when it fails.
+local function build(regions, f)
+  local ok, r = pcall(f)
+  for i = 1, #regions do core.trace_abort(regions[i]) end
+  if not ok then error(r, 0) end
+  return r
+end
+
+-- -- cond -----------------------------------------------------------------
+
+-- The dtype of a tensor that holds either number.
+local function either(a, b)
+  if type(a) == "boolean" and type(b) == "boolean" then return "bool" end
+  for _, v in ipairs {a, b} do
+    if type(v) == "number" and v ~= math.floor(v) then return "float32" end
+    if type(v) == "boolean" then return nil end
+    if type(v) == "cdata" and core.kind(v) ~= "int" then return "float32" end
+  end
+  return "int64"
+end
+
+-- What the branches return, side by side: the structure of the result, and the
+-- tensors of each. Equal values stay what they are; numbers that differ become
+-- tensors.
+local function align(a, b, out, path)
+  if is_tensor(a) and is_tensor(b) then
+    if a:dim() ~= b:dim() then
+      fail(("%s has %d dims in one branch and %d in the other"):format(path,
+        a:dim(), b:dim()))
+    end
+    out.n = out.n + 1
+    out.a[out.n], out.b[out.n], out.dtype[out.n] = a, b, false
+    return out.n
+  elseif plain(a) and plain(b) then
+    local s, ka, kb = {}, keys(a), keys(b)
+    if #ka ~= #kb then
+      fail(("%s has %d entries in one branch and %d in the other"):format(path,
+        #ka, #kb))
+    end
+    for i, k in ipairs(ka) do
+      if kb[i] ~= k then
+        fail(("%s has the key %s in one branch only"):format(path,
+          tostring(k)))
+      end
+      s[k] = align(a[k], b[k], out, at(path, k))
+    end
+    return s
+  elseif rawequal(a, b) then
+    return setmetatable({v = a}, Static)
+  end
+  local dtype = is_number(a) and is_number(b) and either(a, b)
+  if not dtype then
+    fail(("%s is %s in one branch and %s in the other"):format(path,
+      describe(a), describe(b)),
+      is_number(a) ~= is_number(b)
+        and "limn.full_like(x, v) makes a tensor of a number" or nil)
+  end
+  out.n = out.n + 1
+  out.a[out.n], out.b[out.n], out.dtype[out.n] = a, b, dtype
+  return out.n
+end
+
+local function record_cond(who, pred, f, g, args)
+  local function make() return unpack(args, 1, args.n) end
+  local fr, ra = record(who, f, make)
+  local gr, rb
+  local out = {n = 0, a = {}, b = {}, dtype = {}}
+  local shape = {}
+  local results = build({fr}, function()
+    gr, rb = record(who, g, make)
+    local list = build({gr}, function()
+      for i = 1, math.max(ra.n, rb.n) do
+        shape[i] = align(ra[i], rb[i], out, who .. ": result " .. i)
+      end
+      core.region_give(fr, out.a, out.dtype)
+      core.region_give(gr, out.b, out.dtype)
+      local made = core.cond_node(pred, fr, gr)
+      return made
+    end)
+    return list
+  end)
+  local r = {n = math.max(ra.n, rb.n)}
+  for i = 1, r.n do r[i] = give(shape[i], results) end
+  return unpack(r, 1, r.n)
+end
+
+-- A tensor's one bool, in eager code.
+local function decide(who, pred)
+  if not is_tensor(pred) then
+    fail(("%s: the condition is %s, not a bool"):format(who, describe(pred)),
+      "compare first: x:gt(0):any(), limn.gt(n, 3)")
+  end
+  if pred:dim() ~= 0 or tostring(pred.dtype) ~= "bool" then
+    fail(("%s: the condition is %s [%s]; one bool is wanted"):format(who,
+      tostring(pred.dtype), table.concat(pred.shape, ", ")),
+      "compare, and reduce with :any() or :all()")
+  end
+  return (pred:item())
+end
+
+--- f(...) if pred holds, else g(...). pred is a 0-dim bool tensor, or a plan
+-- value (limn.gt(n, 3) of a size or a number input); a trace records both
+-- branches. A Lua boolean decides at once, as `if` does.
+function M.cond(pred, f, g, ...)
+  check_function(f, "cond")
+  check_function(g, "cond")
+  if type(pred) == "boolean" then
+    local r = pack((pred and f or g)(...))
+    return unpack(r, 1, r.n)
+  end
+  if core.tracing() then
+    if not is_tensor(pred) and core.type(pred) ~= "dim" then
+      decide("cond", pred)
+    end
+    local r = pack(record_cond("cond", pred, f, g, pack(...)))
+    return unpack(r, 1, r.n)
+  end
+  local r = pack(core.region_run(decide("cond", pred) and f or g, ...))
+  return unpack(r, 1, r.n)
+end
+
+-- -- Loops ----------------------------------------------------------------
+
+-- What a loop carries has tensors for its numbers.
+local function carried(who, v, depth)
+  depth = depth or 0
+  if is_number(v) then
+    local dtype = type(v) == "boolean" and "bool" or "float32"
+    return (core.ops.full({}, v, dtype))
+  elseif is_tensor(v) or not plain(v) then
+    return v
+  elseif depth > 60 then
+    fail(who .. ": a table is nested too deep, or in a circle")
+  end
+  local t = {}
+  for _, k in ipairs(keys(v)) do t[k] = carried(who, v[k], depth + 1) end
+  return t
+end
+
+-- The tensors of v, which a body gives back for what has structure s, and
+-- whose numbers stand for tensors like `like`.
+local function follow(who, s, v, like, path, out)
+  if type(s) == "number" then
+    if is_number(v) then
+      v = core.tracing() and v or ops.full_like(like[s], v)
+    elseif not is_tensor(v) then
+      fail(("%s: the carried value %s is a tensor and becomes %s"):format(who,
+        path, describe(v)))
+    end
+    out[s] = v
+  elseif getmetatable(s) == Static then
+    if not rawequal(s.v, v) then
+      fail(("%s: the carried value %s is %s and becomes %s"):format(who, path,
+        describe(s.v), describe(v)), "only tensors and numbers can change")
+    end
+  else
+    if not plain(v) then
+      fail(("%s: the carried value %s is a table and becomes %s"):format(who,
+        path, describe(v)))
+    end
+    local have, want = keys(v), keys(s)
+    for i = 1, math.max(#have, #want) do
+      if have[i] ~= want[i] then
+        fail(("%s: the carried value %s has %d entries and becomes one with %d"
+          .. " (%s)"):format(who, path, #want, #have,
+          tostring(have[i] or want[i])))
+      end
+      follow(who, s[want[i]], v[want[i]], like, at(path, want[i]), out)
+    end
+  end
+end
+
+-- Placeholders for the tensors of a structure, named after their place.
+local function placeholders(region, s, list, name, row, out)
+  if type(s) == "number" then
+    out[s] = core.region_input(region, name, list[s], row)
+  elseif getmetatable(s) ~= Static then
+    for _, k in ipairs(keys(s)) do
+      placeholders(region, s[k], list, at(name, k), row, out)
+    end
+  end
+end
+
+-- -- while_loop -----------------------------------------------------------
+
+local function record_while(test, body, shape, list, args)
+  local inputs
+  local function make(region)
+    inputs = {}
+    for i = 1, args.n do
+      placeholders(region, shape[i], list, callable.param(body, i), false,
+        inputs)
+    end
+    local r = {}
+    for i = 1, args.n do r[i] = give(shape[i], inputs) end
+    return unpack(r, 1, args.n)
+  end
+  local tr, go = record("while_loop", test, make)
+  local results = build({tr}, function()
+    if go.n ~= 1 or not is_tensor(go[1]) then
+      fail("while_loop: the test gives "
+        .. (go.n == 1 and describe(go[1]) or go.n .. " values")
+        .. "; one bool tensor is wanted")
+    end
+    core.region_give(tr, {go[1]}, {false})
+    local br, r = record("while_loop", body, make, tr)
+    local made = build({br}, function()
+      local out = {}
+      if r.n ~= args.n then
+        fail(("while_loop: the body gives %d values for %d"):format(r.n,
+          args.n))
+      end
+      for i = 1, args.n do
+        follow("while_loop", shape[i], r[i], inputs, callable.param(body, i),
+          out)
+      end
+      core.region_give(br, out, inputs)
+      local node = core.while_node(list, tr, br)
+      return node
+    end)
+    return made
+  end)
+  local r = {}
+  for i = 1, args.n do r[i] = give(shape[i], results) end
+  return unpack(r, 1, args.n)
+end
+
+local function run_while(test, body, shape, list, args)
+  local r, n = args, 0
+  while true do
+    core.region_step(n)
+    if not decide("while_loop", (test(unpack(r, 1, r.n)))) then break end
+    local now = pack(body(unpack(r, 1, r.n)))
+    local out = {}
+    if now.n ~= args.n then
+      fail(("while_loop: the body gives %d values for %d"):format(now.n,
+        args.n))
+    end
+    for i = 1, args.n do
+      follow("while_loop", shape[i], now[i], list, callable.param(body, i),
+        out)
+    end
+    for i = 1, #list do
+      core.region_same("while_loop", list[i], out[i])
+    end
+    r = {n = args.n}
+    for i = 1, args.n do r[i] = give(shape[i], out) end
+    n = n + 1
+  end
+  return unpack(r, 1, r.n)
+end
+
+--- Repeats ... = body(...) while test(...) holds; returns the last values.
+-- test gives a 0-dim bool tensor. Numbers among the values become 0-dim
+-- tensors; values keep their shape and dtype.
+function M.while_loop(test, body, ...)
+  check_function(test, "while_loop")
+  check_function(body, "while_loop")
+  local args, shape, list = pack(...), {}, {}
+  for i = 1, args.n do
+    args[i] = carried("while_loop", args[i])
+    shape[i] = take(args[i], list)
+  end
+  local r
+  if core.tracing() then
+    r = pack(record_while(test, body, shape, list, args))
+  else
+    r = pack(core.region_run(run_while, test, body, shape, list, args))
+  end
+  return unpack(r, 1, r.n)
+end
+
+-- -- scan -----------------------------------------------------------------
+
+local function check_rows(who, xs)
+  if #xs == 0 then
+    fail(who .. ": there are no tensors to go over",
+      "limn.arange(n) counts the steps")
+  end
+  for _, x in ipairs(xs) do
+    if x:dim() == 0 then
+      fail(who .. ": a tensor with 0 dims has no rows")
+    end
+  end
+end
+
+local function record_scan(who, f, init, list, rows, xs, reverse)
+  local inputs, x = {}, {}
+  local body, r = record(who, f, function(region)
+    placeholders(region, init, list, callable.param(f, 1), false, inputs)
+    placeholders(region, rows, xs, callable.param(f, who == "map" and 1 or 2),
+      true, x)
+    if who == "map" then return (give(rows, x)) end
+    return give(init, inputs), give(rows, x)
+  end)
+  local shape, carry
+  local results = build({body}, function()
+    local ys, out, likes = {}, {}, {}
+    carry = who ~= "map"
+    if carry then
+      follow(who, init, r[1], inputs, callable.param(f, 1), out)
+    end
+    for i = 1, #list do likes[i] = inputs[i] end
+    shape = take(carry and r[2] or r[1], ys)
+    for i = 1, #ys do out[#list + i], likes[#list + i] = ys[i], false end
+    core.region_give(body, out, likes)
+    local made = core.scan_node(list, xs, body, reverse)
+    return made
+  end)
+  local ys = {}
+  for i = #list + 1, #results do ys[i - #list] = results[i] end
+  return give(init, results), give(shape, ys)
+end
+
+local function run_scan(who, f, init, list, rows, xs, reverse)
+  local n = xs[1]:size(1)
+  local c, out, shape = give(init, list), {}, nil
+  for _, x in ipairs(xs) do
+    if x:size(1) ~= n then
+      fail(("%s: it goes over %d rows of one tensor and %d of another"):format(
+        who, n, x:size(1)))
+    end
+  end
+  for k = 1, n do
+    local t = reverse and n + 1 - k or k
+    local row, y, now = {}, nil, {}
+    for i = 1, #xs do row[i] = xs[i][t] end
+    core.region_step(t - 1)
+    if who == "map" then
+      y = f(give(rows, row))
+    else
+      c, y = f(c, give(rows, row))
+      follow(who, init, c, list, callable.param(f, 1), now)
+      for i = 1, #list do core.region_same(who, list[i], now[i]) end
+      c = give(init, now)
+    end
+    local ys = {}
+    shape = take(y, ys)
+    for i = 1, #ys do
+      out[i] = out[i] or {}
+      out[i][t] = ys[i]
+    end
+  end
+  for i = 1, #out do out[i] = ops.stack(out[i], 1) end
+  return c, give(shape, out)
+end
+
+-- Without a step only a trace knows what f would give.
+local function run_none(who, f, init, list, rows, xs, reverse)
+  local g = limn.trace(function(a, b)
+    local _, y = record_scan(who, f, init, a, rows, b, reverse)
+    return y
+  end, list, xs)
+  return give(init, list), (core.run(g, list, xs))
+end
+
+local function scan(who, f, init, xs, reverse)
+  local list, tensors = {}, {}
+  local shape = take(init, list)
+  local rows = take(xs, tensors)
+  local c, y
+  check_rows(who, tensors)
+  if core.tracing() then
+    c, y = record_scan(who, f, shape, list, rows, tensors, reverse)
+  elseif tensors[1]:size(1) == 0 then
+    c, y = run_none(who, f, shape, list, rows, tensors, reverse)
+  else
+    c, y = core.region_run(run_scan, who, f, shape, list, rows, tensors,
+      reverse)
+  end
+  return c, y
+end
+
+--- Folds carry, y = f(carry, x) over dim 1 of xs (a tensor, or a table of
+-- them); returns the last carry and every y, stacked. {reverse = true} goes
+-- from the last to the first; each y keeps the place of its x.
+function M.scan(f, init, xs, options)
+  check_function(f, "scan")
+  core.options(options, {"reverse"}, "scan")
+  local c, y = scan("scan", f, carried("scan", init), xs,
+    options and options.reverse or false)
+  return c, y
+end
+
+--- f(x) of every row x along dim 1 of xs, stacked.
+function M.map(f, xs)
+  check_function(f, "map")
+  local _, y = scan("map", f, nil, xs, false)
+  return y
+end
+
+return M
