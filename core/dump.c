@@ -311,7 +311,8 @@ static void dump_args(const dump *d, const limn_node *n) {
 static void dump_regions(dump *d, const limn_node *n) {
   int first, count = limn_op_regions(n->op, &first);
   for (int i = first; i < n->nargs && i < first + count; i++) {
-    const limn_graph *f = limn_graph_region(d->g, d->g->args[n->args + (uint32_t)i]);
+    const limn_arg *a = d->g->args + n->args + i;
+    const limn_graph *f = limn_graph_region(d->g, *a);
     if (!f) continue;
     limn_str_add(d->b, " ");
     dump_graph(d, f);

@@ -153,9 +153,9 @@ int limn_lua_op(lua_State *L); /* the closure of an op: upvalue 2 */
 void limn_lua_ops(limn_lua *st, lua_State *L); /* push {name = function} */
 const char *limn_lua_op_name(int op);
 
-/* -- lua_tensor.c, lua_index.c, lua_make.c, lua_cell.c, lua_trace.c, lua_region.c,
- * lua_graph.c, lua_info.c, lua_grad.c, lua_device.c, lua_model.c: functions for
- * `limn.core` and metatables -- */
+/* -- lua_tensor.c, lua_index.c, lua_make.c, lua_cell.c, lua_trace.c,
+ * lua_region.c, lua_graph.c, lua_info.c, lua_grad.c, lua_device.c,
+ * lua_model.c: functions for `limn.core` and metatables -- */
 void limn_lua_open_tensor(limn_lua *st, lua_State *L);
 void limn_lua_open_index(limn_lua *st, lua_State *L);
 void limn_lua_open_make(limn_lua *st, lua_State *L);

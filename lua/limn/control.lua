@@ -426,7 +426,7 @@ local function run_scan(who, f, init, list, rows, xs, reverse)
   end
   for k = 1, n do
     local t = reverse and n + 1 - k or k
-    local row, y, now = {}, nil, {}
+    local row, now, y = {}, {}
     for i = 1, #xs do row[i] = xs[i][t] end
     core.region_step(t - 1)
     if who == "map" then
