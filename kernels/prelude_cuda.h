@@ -50,6 +50,7 @@ FN void ATOMIC_ADD_f64(double *p, double v) {
 FN void ATOMIC_ADD_i64(i64 *p, i64 v) {
   atomicAdd((u64 *)p, (u64)v);
 }
+#ifdef __CUDA_ARCH__
 /* Half conversions in hardware; same values as dialect.k's. */
 #define OWN_HALF
 FN float H2F(u16 h) {
@@ -62,3 +63,4 @@ FN u16 F2H(float f) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
   return h;
 }
+#endif
