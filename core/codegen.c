@@ -431,7 +431,7 @@ static void cg_reduce_loop(cg *g, const limn_operand *const *v) {
                 "r1;\nfor (; r < end; r += (%s)lanes) {\n",
                 I, I, I, I, I, I);
   cg_coordinates(g, "r", 'q');
-  limn_str_add(g->o, "u64 i = (u64)o * (u64)nred + (u64)r;\n");
+  limn_str_add(g->o, "u64 i = (u64)o * (u64)nred + (u64)r;\n(void)i;\n");
   for (j = 0; j < n; j++) {
     limn_str_addf(g->o, "%s x%d = b%d", I, j, j);
     cg_strides(g, j, 'q');

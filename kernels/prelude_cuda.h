@@ -3,7 +3,7 @@
 #define KERNEL extern "C" __global__
 #define GLOBAL
 #define LOCAL __shared__
-#define FN static __device__ __forceinline__
+#define FN __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 typedef signed char i8;
 typedef unsigned char u8;
