@@ -202,3 +202,31 @@ describe("Passes", function()
     same "LIMN_VERIFY=1"
   end)
 end)
+
+describe("limn.grad", function()
+  it("gives the gradients of a table of tensors in its form", function()
+    local f = limn.grad(function(p, x)
+      return (p.w * x + p.more[1] * p.more[2]):sum()
+    end)
+    local function p(dev)
+      return {w = limn.tensor({1, 2}, dev),
+              more = {limn.tensor({3, 4}, dev), limn.tensor(5, dev)}}
+    end
+    local g = limn.trace(function(q, x) return f(q, x) end, p "cpu",
+                         limn.ones(2))
+    U.each_device(function(dev)
+      local x = limn.tensor({6, 7}, dev)
+      for _, grads in ipairs {f(p(dev), x), g(p(dev), x)} do
+        U.close(grads.w, {6, 7})
+        U.close(grads.more[1], {5, 5})
+        U.close(grads.more[2], {7})
+      end
+    end)
+  end)
+
+  it("names what is no tensor in a table", function()
+    U.message(function()
+      limn.grad(function(q) return q.w:sum() end) {w = limn.ones(2), n = 3}
+    end, "not number")
+  end)
+end)

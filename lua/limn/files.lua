@@ -1,5 +1,6 @@
 --- Files: limn.save, limn.load, limn.restore, and loaded models.
 local core = require "limn.core"
+local sorted_keys = require "limn.sorted_keys"
 
 local fail = core.fail
 local M = {}
@@ -10,13 +11,6 @@ local function method(v, name)
   if type(v) ~= "table" and core.type(v) ~= "graph" then return nil end
   local ok, f = pcall(function() return v[name] end)
   return ok and type(f) == "function" and f or nil
-end
-
-local function sorted_keys(t)
-  local keys = {}
-  for k in pairs(t) do keys[#keys + 1] = k end
-  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
-  return keys
 end
 
 -- -- Graphs as objects ----------------------------------------------------

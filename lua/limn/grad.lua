@@ -1,5 +1,6 @@
 --- Gradients: limn.grad, limn.value_and_grad, limn.no_grad, limn.custom.
 local core = require "limn.core"
+local sorted_keys = require "limn.sorted_keys"
 
 local ops, fail = core.ops, core.fail
 local M = {}
@@ -51,18 +52,18 @@ local function collect(w, flat, names, label)
       return t
     end
   elseif plain(w) then
-    local parts = {}
-    for i = 1, #w do
-      parts[i] = collect(w[i], flat, names, label .. " " .. i)
+    local keys, parts = sorted_keys(w), {}
+    for i, k in ipairs(keys) do
+      parts[i] = collect(w[k], flat, names, label .. " " .. k)
     end
     return function(g)
       local t = {}
-      for i = 1, #parts do t[i] = parts[i](g) end
+      for i, k in ipairs(keys) do t[k] = parts[i](g) end
       return t
     end
   end
   fail("a gradient is taken with respect to a module, a cell, a tensor or a "
-    .. "list of them, not " .. (kind or type(w)))
+    .. "table of them, not " .. (kind or type(w)))
 end
 
 -- -- One gradient ---------------------------------------------------------
@@ -158,23 +159,24 @@ function M.value_and_grad(f, wrt, options)
   end
 end
 
+-- Handles of their own: what f reaches under another name is a constant.
+local function fresh(v)
+  if core.type(v) == "tensor" then return (core.fresh(v)) end
+  if not plain(v) then return v end
+  local t = {}
+  for k, x in pairs(v) do t[k] = fresh(x) end
+  return t
+end
+
 --- limn.grad(f) -> function: the gradient of f's loss with respect to its first
--- argument.
+-- argument, which is a tensor or a table of tensors; the result has its form.
 function M.grad(f, options)
   check_function(f, "grad")
   core.options(options, {"unused"}, "grad")
   local unused = unused_of(options)
   return function(x, ...)
     local args, flat, names = pack(x, ...), {}, {}
-    if not core.recording() and core.type(x) == "tensor" then
-      args[1] = core.fresh(x)
-    elseif not core.recording() and plain(x) then
-      local t = {}
-      for k, v in pairs(x) do
-        t[k] = core.type(v) == "tensor" and core.fresh(v) or v
-      end
-      args[1] = t
-    end
+    if not core.recording() then args[1] = fresh(x) end
     local shape = collect(args[1], flat, names, "argument 1")
     local _, grads = differentiate(f, flat, names, unused, args)
     return shape(grads)

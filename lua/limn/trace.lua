@@ -1,6 +1,7 @@
 --- Tracing: limn.trace, limn.jit, and sizes in traces.
 local core = require "limn.core"
 local callable = require "limn.callable"
+local sorted_keys = require "limn.sorted_keys"
 
 local ops, fail = core.ops, core.fail
 local has_ffi, ffi = pcall(require, "ffi")
@@ -113,13 +114,6 @@ local function name_of(f)
     return f.class_name
   end
   return "function"
-end
-
-local function sorted_keys(t)
-  local keys = {}
-  for k in pairs(t) do keys[#keys + 1] = k end
-  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
-  return keys
 end
 
 -- Placeholders for an example, in the structure of the example.
