@@ -6,6 +6,7 @@
 #   make test       the specs; DEVICE=opencl:0 and OP=tanh narrow them
 #   make check      format, warnings, luacheck, specs, examples
 #   make bench      speed against references; writes build/bench.json
+#                   PEERS=1 adds PyTorch's, where PYTHON=python3 has it
 #   make asan       the specs under the address and undefined sanitizers
 #   make docs       docs/reference.md, from the comments and the op table
 #   make install    PREFIX=/usr/local DESTDIR=
@@ -130,7 +131,7 @@ $(B)/host: examples/host.c $(B)/liblimn.a
 $(B)/%: spec/support/%.c $(B)/liblimn.a
 	$(say) CC $<
 	$(program)
-$(B)/%: bench/%.c $(B)/liblimn.a
+$(B)/%: bench/%.c bench/bench.h $(B)/liblimn.a
 	$(say) CC $<
 	$(program) -O3 -march=native -fno-math-errno -fopenmp-simd
 # What stands in for CUDA's libraries on a machine without a GPU.
@@ -167,7 +168,8 @@ docs: all
 	mkdir -p docs
 	$(luajit) scripts/reference.lua > docs/reference.md
 bench: all $(benches)
-	$(luajit) bench/bench.lua $(B)
+	$(luajit) bench/bench.lua $(B) $(if $(strip $(PEERS)),$(or $(strip \
+	  $(PYTHON)),python3))
 
 # LuaJIT frees everything when the state closes, so leaks are ours; what the
 # OpenCL driver keeps until exit is not (scripts/leaks.supp).

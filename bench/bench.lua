@@ -1,6 +1,8 @@
 -- The benchmark: medians and ratios against references in the same run.
--- Prints a table and writes build/bench.json, a list of {name, ratio, limit}:
--- ratio = our time / the reference's, so small is good.
+--   luajit bench/bench.lua BUILD [PYTHON]
+-- Prints a table and writes BUILD/bench.json, a list of {name, ratio, limit}:
+-- ratio = our time / the reference's, so small is good. With a PYTHON that has
+-- torch its times stand beside ours, and `peer` is ours / its best.
 local limn = require "limn"
 local nn, optim = limn.nn, limn.optim
 local build = arg[1] or "build"
@@ -39,20 +41,35 @@ local digits = nn.Sequential(nn.Linear(64, 128), nn.ReLU(),
 limn.save(folder .. "/digits.limn",
           {infer = limn.trace {digits, limn.randn(8, 64), name = "infer"}})
 
--- The engine's cases, through the C API.
-local results = {}
-local pipe = assert(io.popen(string.format("'%s/engine' '%s'", build, folder)))
-local reference -- the hand-written policy net, ns
-for line in pipe:lines() do
-  local name, ours, ref, limit = line:match "^(.-)\t(.-)\t(.-)\t(.-)$"
-  assert(name, line)
-  if name:find "^policy" then reference = tonumber(ref) end
-  results[#results + 1] = {name = name, ours = tonumber(ours),
-                           ref = tonumber(ref), limit = tonumber(limit)}
-end
-assert(reference, "the engine's benchmark failed")
+dofile(arg[0]:match "(.*/)" .. "layers.lua")(folder)
 
--- The policy net through Lua.
+-- Lines of fields between tabs, the first of which is a name.
+local function read(command, f)
+  local pipe = assert(io.popen(command))
+  for line in pipe:lines() do
+    local name, rest = line:match "^([^\t]*)\t(.*)$"
+    assert(name, line)
+    local fields = {}
+    for field in rest:gmatch "[^\t]+" do fields[#fields + 1] = field end
+    f(name, fields)
+  end
+  pipe:close()
+end
+
+-- The cases that go through the C API.
+local results, by_name = {}, {}
+local function add(name, ours, ref, limit)
+  local r = {name = name, ours = ours, ref = ref, limit = limit}
+  results[#results + 1], by_name[name] = r, r
+end
+local function run(program)
+  read(("'%s/%s' '%s'"):format(build, program, folder), function(name, f)
+    add(name, tonumber(f[1]), tonumber(f[2]), tonumber(f[3]))
+  end)
+end
+run "engine"
+
+-- The policy net through Lua, against the one written by hand in C.
 local x, times = limn.randn(1, 64), {}
 for round = 1, 15 do
   local n, t = 20000, os.clock()
@@ -60,19 +77,47 @@ for round = 1, 15 do
   times[round] = (os.clock() - t) / n * 1e9
 end
 table.sort(times)
-table.insert(results, 2, {name = "policy net, batch 1, Lua", ours = times[8],
-                          ref = reference, limit = 4})
+local by_hand = assert(by_name["policy net, batch 1, C API"],
+                       "the engine's benchmark failed")
+add("policy net, batch 1, Lua", times[8], by_hand.ref, 4)
+run "layers"
 
-print(string.format("%-42s %12s %12s %7s %7s", "", "ours us", "reference",
-                    "ratio", "limit"))
+-- What PyTorch takes for the same.
+for threads = 1, arg[2] and 2 or 0 do
+  local command = "OMP_NUM_THREADS=%d '%s' '%speers.py' %d 2>/dev/null"
+  read(command:format(threads, arg[2], arg[0]:match "(.*/)", threads),
+       function(name, f)
+    local r = by_name[name]
+    if not r then return end
+    r.peers = f
+    for i = 1, #f do
+      local ns = tonumber(f[i])
+      f[i] = ns and ("%.3f"):format(ns / 1e3) or "-"
+      if ns then r.peer = math.max(r.peer or 0, r.ours / ns) end
+    end
+  end)
+end
+
+local row = "%-52s %11s %11s %6s %6s"
+local title = row:format("", "ours us", "reference", "ratio", "limit")
+if arg[2] then
+  title = title .. ("%11s %11s %11s %6s"):format("eager", "traced", "compiled",
+                                                 "peer")
+end
+print(title)
 local json = {}
 for i, r in ipairs(results) do
   r.ratio = r.ours / r.ref
-  print(string.format("%-42s %12.3f %12.3f %7.2f %7.2f %s", r.name,
-                      r.ours / 1e3, r.ref / 1e3, r.ratio, r.limit,
-                      r.ratio <= r.limit and "" or "OVER"))
-  json[i] = string.format('  {"name": "%s", "ratio": %.4f, "limit": %g}',
-                          r.name, r.ratio, r.limit)
+  local line = row:format(r.name, ("%.3f"):format(r.ours / 1e3),
+    ("%.3f"):format(r.ref / 1e3), ("%.2f"):format(r.ratio),
+    ("%.2f"):format(r.limit))
+  if r.peer then
+    line = line .. ("%11s %11s %11s %6.2f"):format(r.peers[1], r.peers[2],
+                                                   r.peers[3], r.peer)
+  end
+  print(line .. (r.ratio <= r.limit and "" or " OVER"))
+  json[i] = ('  {"name": "%s", "ratio": %.4f, "limit": %g%s}'):format(r.name,
+    r.ratio, r.limit, r.peer and (', "peer": %.4f'):format(r.peer) or "")
 end
 local f = assert(io.open(build .. "/bench.json", "w"))
 f:write("[\n", table.concat(json, ",\n"), "\n]\n")

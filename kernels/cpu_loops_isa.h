@@ -127,8 +127,8 @@ static void loops_store(int dtype, void *p, const float *v, int64_t n) {
 /* Sums of int64 wrap, as unsigned ones do. A NaN on either side stays. */
 #define FOLD_sum(a, x) ((a) + (x))
 #define FOLD_prod(a, x) ((a) * (x))
-#define FOLD_max(a, x) ((x) > (a) || (x) != (x) ? (x) : (a))
-#define FOLD_min(a, x) ((x) < (a) || (x) != (x) ? (x) : (a))
+#define FOLD_max(a, x) ((x) != (x) ? (x) : (x) > (a) ? (x) : (a))
+#define FOLD_min(a, x) ((x) != (x) ? (x) : (x) < (a) ? (x) : (a))
 #define FOLD_isum(a, x) ((int64_t)((uint64_t)(a) + (uint64_t)(x)))
 #define FOLD_iprod(a, x) ((int64_t)((uint64_t)(a) * (uint64_t)(x)))
 
