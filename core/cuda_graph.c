@@ -34,27 +34,63 @@ int cuda_node(limn_gpu *g, void **node) {
                    "cuStreamGetCaptureInfo");
 }
 
+/* 1: `old` now does what the graph says. */
+static int graph_update(cuda_dev *d, cuda_graph *old, cu_graph graph) {
+  cu_node node;
+  int why = 0;
+  if (d->l->f.GraphUpdate(old->exec, graph, &node, &why)) return 0;
+  d->l->f.GraphDestroy(graph);
+  return 1;
+}
+
+static void graph_free(cuda_dev *d, cuda_graph *made) {
+  /* It may still run. */
+  d->l->f.StreamSynchronize(d->stream);
+  d->l->f.GraphExecDestroy(made->exec);
+  d->l->f.GraphDestroy(made->graph);
+}
+
+/* An executable graph of its own, in the place of an older one. */
+static int graph_make(cuda_dev *d, cuda_graph **made, cu_graph graph) {
+  cuda_graph *m = *made;
+  cu_exec exec = NULL;
+  int code;
+  if (!m && !(m = limn_alloc(d->gpu.c, sizeof *m))) {
+    d->l->f.GraphDestroy(graph);
+    return LIMN_EMEM;
+  }
+  code = d->l->f.GraphInstantiate(&exec, graph, 0);
+  if (*made) graph_free(d, *made);
+  *made = m;
+  if (!code) {
+    *m = (cuda_graph){graph, exec};
+    return 0;
+  }
+  d->l->f.GraphDestroy(graph);
+  limn_free(d->gpu.c, m, sizeof *m);
+  *made = NULL;
+  return cuda_fail(d, code, "cuGraphInstantiate");
+}
+
 int cuda_recorded(limn_gpu *g, void **replay) {
   cuda_dev *d = cuda_of(g);
-  const cu_api *f = &d->l->f;
-  cuda_graph *made = replay ? limn_alloc(g->c, sizeof *made) : NULL;
+  cuda_graph *made = replay ? *replay : NULL;
   cu_graph graph = NULL;
-  cu_exec exec = NULL;
-  int code, rc = cuda_enter(d);
-  if (rc < 0) goto bail;
-  code = f->StreamEndCapture(d->stream, &graph);
-  if (!code && made) code = f->GraphInstantiate(&exec, graph, 0);
-  if (graph && (code || !made)) f->GraphDestroy(graph);
-  cuda_leave(d);
-  if (code) rc = cuda_fail(d, code, "cuGraphInstantiate");
-  else if (replay && !made) rc = LIMN_EMEM;
-bail:
-  if (rc == 0 && made) {
-    *made = (cuda_graph){graph, exec};
+  int code, rc;
+  LIMN_TRY(cuda_enter(d));
+  code = d->l->f.StreamEndCapture(d->stream, &graph);
+  if (code) {
+    rc = cuda_fail(d, code, "cuStreamEndCapture");
+  } else if (!replay) {
+    rc = 0;
+    d->l->f.GraphDestroy(graph);
+  } else if (made && graph_update(d, made, graph)) {
+    rc = 1;
+  } else {
+    rc = graph_make(d, &made, graph);
     *replay = made;
-  } else if (made) {
-    limn_free(g->c, made, sizeof *made);
   }
+  cuda_leave(d);
   return rc;
 }
 
@@ -85,14 +121,11 @@ int cuda_replay(limn_gpu *g, void *replay) {
   return code ? cuda_fail(d, code, "cuGraphLaunch") : 0;
 }
 
-/* It may still run. */
 void cuda_unreplay(limn_gpu *g, void *replay) {
   cuda_dev *d = cuda_of(g);
   cuda_graph *made = replay;
   if (cuda_enter(d) == 0) {
-    d->l->f.StreamSynchronize(d->stream);
-    d->l->f.GraphExecDestroy(made->exec);
-    d->l->f.GraphDestroy(made->graph);
+    graph_free(d, made);
     cuda_leave(d);
   }
   limn_free(g->c, made, sizeof *made);

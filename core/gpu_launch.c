@@ -140,6 +140,7 @@ static int launch_each(limn_device *d, const limn_step *s, uint32_t n,
 typedef struct {
   const limn_gpu_launch *l;
   void *node;  /* in the replay; NULL: the vendor's, which stays as it is */
+  void *fresh; /* in what was recorded last */
   uint32_t at; /* of its words: pointers, then numbers, of the last run */
 } replay_launch;
 
@@ -223,11 +224,13 @@ static int replay_add(limn_gpu *g, limn_gpu_replay *r, const limn_gpu_launch *l,
   LIMN_TRY(limn_grow(g->c, &r->l, &r->cap, k + 1, sizeof *r->l));
   LIMN_TRY(limn_grow(g->c, &r->word, &r->word_cap, r->nword + words,
                      sizeof *r->word));
-  r->l[k] = (replay_launch){l, NULL, r->nword};
+  r->l[k].l = l;
+  r->l[k].fresh = NULL;
+  r->l[k].at = r->nword;
   r->nword += words;
   r->n++;
   replay_note(r, k, a);
-  return l->gemm ? 0 : g->drv->node(g, &r->l[k].node);
+  return l->gemm ? 0 : g->drv->node(g, &r->l[k].fresh);
 }
 
 /* Temporaries stay with what is recorded: it would not know others. */
@@ -261,15 +264,20 @@ static int replay_note_all(limn_gpu *g, limn_gpu_replay *r, const limn_step *s,
   return 0;
 }
 
+/* A replay that is there takes over what differs where it can, and then keeps
+ * its nodes. */
 static int replay_record(limn_gpu *g, limn_gpu_replay *r, const limn_step *s,
                          uint32_t n, const limn_bind *b) {
   int rc, end;
-  replay_drop(g, r);
+  uint32_t k;
+  r->n = r->nword = 0;
   LIMN_TRY(replay_keep(g, s, n));
   LIMN_TRY(g->drv->record(g));
   rc = replay_note_all(g, r, s, n, b);
   end = g->drv->recorded(g, rc < 0 ? NULL : &r->made);
-  return rc < 0 ? rc : end;
+  if (rc < 0 || end < 0) return rc < 0 ? rc : end;
+  for (k = 0; k < r->n && end == 0; k++) r->l[k].node = r->l[k].fresh;
+  return 0;
 }
 
 /* 1: bound to what this run reads; 0: it has to be recorded anew. */
@@ -282,7 +290,10 @@ static int replay_bind(limn_gpu *g, limn_gpu_replay *r, const limn_step *s,
     const limn_gpu_code *code = s[i].code;
     if (!code || limn_step_idle(&s[i], b->slot)) continue;
     for (l = code->first; l; l = l->next, k++) {
-      if (k == r->n || r->l[k].l != l) return 0;
+      if (k == r->n || r->l[k].l != l) {
+        replay_drop(g, r);
+        return 0;
+      }
       LIMN_TRY(launch_read(g, l, b, code->kept, &a));
       if (replay_same(r, k, &a)) continue;
       if (!r->l[k].node) return 0;
@@ -291,7 +302,9 @@ static int replay_bind(limn_gpu *g, limn_gpu_replay *r, const limn_step *s,
     }
   }
   g->c->count.kernels += k;
-  return k == r->n;
+  if (k == r->n) return 1;
+  replay_drop(g, r);
+  return 0;
 }
 
 /* 1: all has been launched; 0: nothing has, and it must be one by one. What
@@ -299,12 +312,11 @@ static int replay_bind(limn_gpu *g, limn_gpu_replay *r, const limn_step *s,
 static int replay_run(limn_gpu *g, limn_gpu_replay *r, const limn_step *s,
                       uint32_t n, const limn_bind *b) {
   int bound = r->made ? replay_bind(g, r, s, n, b) : 0;
-  if (bound == 0) {
+  if (bound > 0) {
+    r->cost -= r->cost > 0;
+  } else if (bound == 0 && r->cost < REPLAY_MOST) {
     r->cost += REPLAY_AGAIN;
-    if (r->cost > REPLAY_MOST || (bound = replay_record(g, r, s, n, b)) == 0)
-      bound = r->made != NULL;
-  } else if (r->cost > 0) {
-    r->cost--;
+    bound = replay_record(g, r, s, n, b) < 0 ? -1 : 1;
   }
   if (bound > 0) return g->drv->replay(g, r->made) < 0 ? LIMN_EDEVICE : 1;
   limn_error_clear(g->c);
