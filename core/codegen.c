@@ -22,6 +22,8 @@ typedef struct {
   bool wide, random; /* 64-bit indices; random words are used */
   int nseed;         /* number that holds the seed */
   int outs;          /* operands before the inputs in `d` */
+  int width;         /* elements of a work-item; above 1, dense operands are
+                        read to e<j> and written from r<j> all at once */
   uint8_t layout[LIMN_GPU_VIEWS];
   limn_gpu_dims d;
 } cg;
@@ -170,9 +172,12 @@ static void cg_instr(cg *g, int k) {
   snprintf(name, sizeof name, "v%d", k);
   switch (q->op) {
   case LIMN_I_LOAD:
-    limn_str_addf(g->o, "%s %s = LD_%s(i%d, x%d);\n",
-                  limn_codegen_type(q->dtype), name,
-                  limn_dtype_short(g->s->in[q->arg].dtype), q->arg, q->arg);
+    limn_str_addf(g->o, "%s %s = LD_%s(", limn_codegen_type(q->dtype), name,
+                  limn_dtype_short(g->s->in[q->arg].dtype));
+    if (g->width > 1 && g->layout[g->outs + q->arg] == CG_DENSE)
+      limn_str_addf(g->o, "e%d, e);\n", q->arg);
+    else
+      limn_str_addf(g->o, "i%d, x%d);\n", q->arg, q->arg);
     return;
   case LIMN_I_IMM:
     cg_imm(g, q, name);
@@ -326,15 +331,77 @@ static void cg_plan_group(cg *g) {
   }
 }
 
-int limn_codegen_group(limn_context *c, const limn_step *s, limn_str *out,
-                       limn_gpu_args *args) {
+/* How many elements a work-item may take: such that the widest fills 16 bytes,
+ * where all lie side by side and few enough are held at once. */
+static int cg_width(const cg *g) {
+  int j, n = g->s->nout + g->s->nin, size = 1;
+  for (j = 0; j < n; j++) {
+    const limn_operand *v = j < g->outs ? &g->s->out[j]
+                                        : &g->s->in[j - g->outs];
+    if (g->layout[j] == CG_STRIDED) return 1;
+    size = LIMN_MAX(size, limn_dtype_size(v->dtype));
+  }
+  if (n > 10) return 1;
+  return LIMN_MIN(16 / size, 8);
+}
+
+static void cg_body(cg *g) {
+  const limn_step *s = g->s;
+  int k;
+  for (k = 0; k < s->group->ncode; k++) {
+    const limn_instr *q = &s->group->code[k];
+    cg_instr(g, k);
+    if (q->op == LIMN_I_STORE && g->width > 1)
+      limn_str_addf(g->o, "ST_%s(r%d, e, v%d);\n",
+                    limn_dtype_short(s->out[q->arg].dtype), q->arg, k);
+    else if (q->op == LIMN_I_STORE)
+      limn_str_addf(g->o, "ST_%s(o%d, y%d, v%d);\n",
+                    limn_dtype_short(s->out[q->arg].dtype), q->arg, q->arg, k);
+  }
+}
+
+/* One element for each work-item: i. */
+static void cg_single(cg *g) {
+  bool strided = false;
+  int j, n = g->s->nout + g->s->nin;
+  for (j = 0; j < n; j++) strided = strided || g->layout[j] == CG_STRIDED;
+  if (strided) cg_coordinates(g, "i", 'c');
+  for (j = 0; j < n; j++) cg_index(g, j);
+  cg_body(g);
+}
+
+/* Elements i .. i + width. */
+static void cg_several(cg *g) {
+  const limn_step *s = g->s;
+  const char *I = g->wide ? "i64" : "int";
+  int j;
+  for (j = 0; j < s->nin; j++)
+    if (g->layout[g->outs + j] == CG_DENSE)
+      limn_str_addf(g->o, "SEVERAL(EL_%s, e%d, %d);\nFETCH(e%d, i%d + at, left)"
+                    ";\n", limn_dtype_short(s->in[j].dtype), j, g->width, j,
+                    j);
+  for (j = 0; j < s->nout; j++)
+    limn_str_addf(g->o, "SEVERAL(EL_%s, r%d, %d);\n",
+                  limn_dtype_short(s->out[j].dtype), j, g->width);
+  limn_str_addf(g->o, "UNROLL for (int e = 0; e < %d; e++) {\n%s i = at + e;\n",
+                g->width, I);
+  for (j = g->outs; j < g->outs + s->nin; j++)
+    if (g->layout[j] == CG_SCALAR) cg_index(g, j);
+  cg_body(g);
+  limn_str_add(g->o, "(void)i;\n}\n");
+  for (j = 0; j < s->nout; j++)
+    limn_str_addf(g->o, "PUT(o%d + at, r%d, left);\n", j, j);
+}
+
+int limn_codegen_group(limn_context *c, const limn_step *s, bool several,
+                       int *width, limn_str *out, limn_gpu_args *args) {
   cg g;
   const char *I;
-  bool strided = false;
   char name[16];
-  int j, k, n = s->nout + s->nin;
+  int j, n = s->nout + s->nin;
   cg_open(&g, c, s, args);
   cg_plan_group(&g);
+  *width = g.width = several ? cg_width(&g) : 1;
   I = g.wide ? "i64" : "int";
   limn_gpu_num(args, limn_numel(s->out[0].v.ndim, s->out[0].v.d));
   for (j = 0; j < n; j++) {
@@ -342,23 +409,19 @@ int limn_codegen_group(limn_context *c, const limn_step *s, limn_str *out,
     int at = in ? j - s->nout : j;
     snprintf(name, sizeof name, "%c%d", in ? 'i' : 'o', at);
     cg_pointer(&g, in, name, in ? &s->in[at] : &s->out[at]);
-    strided = strided || g.layout[j] == CG_STRIDED;
   }
-  if (strided) cg_coordinates(&g, "i", 'c');
-  for (j = 0; j < n; j++) cg_index(&g, j);
-  for (k = 0; k < s->group->ncode; k++) {
-    const limn_instr *q = &s->group->code[k];
-    cg_instr(&g, k);
-    if (q->op == LIMN_I_STORE)
-      limn_str_addf(&g.body, "ST_%s(o%d, y%d, v%d);\n",
-                    limn_dtype_short(s->out[q->arg].dtype), q->arg, q->arg, k);
-  }
+  if (g.width > 1) cg_several(&g);
+  else cg_single(&g);
   cg_heading(s, out, args);
   cg_random_text(&g, out);
-  limn_str_addf(out,
-                "KERNEL void k(%sNUMBERS) {\n%s i = (%s)GID;\n"
-                "if (i >= (%s)N_(0)) return;\n%s%s}\n",
-                cg_text(&g.sig), I, I, I, cg_text(&g.moves), cg_text(&g.body));
+  limn_str_addf(out, "KERNEL void k(%sNUMBERS) {\n", cg_text(&g.sig));
+  if (g.width > 1)
+    limn_str_addf(out, "%s at = (%s)GID * %d, left = (%s)N_(0) - at;\n"
+                  "if (left <= 0) return;\n", I, I, g.width, I);
+  else
+    limn_str_addf(out, "%s i = (%s)GID;\nif (i >= (%s)N_(0)) return;\n", I, I,
+                  I);
+  limn_str_addf(out, "%s%s}\n", cg_text(&g.moves), cg_text(&g.body));
   return cg_close(&g, out);
 }
 
@@ -467,11 +530,10 @@ static void cg_reduce_main(cg *g, const limn_gpu_reduce *r) {
   limn_str_add(g->o, cg_text(&g->moves));
   cg_reduce_loop(g, v);
   limn_str_addf(g->o,
-                "tree[lid] = acc;\n"
-                "MEET(tree[lid] = STEP(tree[lid], tree[other]);)\n"
+                "MERGE(tree, acc, STEP)\n"
                 "if (lane == 0 && o < nout) {\n"
-                "if (N_(%d) > 1) parts[(i64)GROUP(1) * nout + o] = tree[lid];\n"
-                "else ST_%s(out, o, tree[lid]);\n}\n",
+                "if (N_(%d) > 1) parts[(i64)GROUP(1) * nout + o] = acc;\n"
+                "else ST_%s(out, o, acc);\n}\n",
                 nums[4], limn_dtype_short(g->s->out[0].dtype));
 }
 

@@ -189,9 +189,10 @@ typedef struct {
 /* From dims [lo, hi) of the views. */
 void limn_gpu_collapse(limn_gpu_dims *o, const limn_operand *const *v,
                        int nview, int lo, int hi);
-/* A fused group over all its elements, one each work-item. */
-int limn_codegen_group(limn_context *c, const limn_step *s, limn_str *out,
-                       limn_gpu_args *args);
+/* A fused group over all its elements; a work-item has *width of them, more
+ * than one only if `several` allows it. */
+int limn_codegen_group(limn_context *c, const limn_step *s, bool several,
+                       int *width, limn_str *out, limn_gpu_args *args);
 /* Kernels "k" (value and reduction; to partial results in temp 0 if there
  * are `splits` > 1) and "k2" (their reduction). */
 typedef struct {

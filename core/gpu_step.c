@@ -37,11 +37,14 @@ static size_t step_line_groups(const limn_gpu *g, int64_t lines, int lanes) {
 static int step_group(gpu_job *j) {
   limn_gpu_launch *l;
   int64_t n = step_numel(&j->s->out[0]);
+  int width;
   if (n == 0) return 0;
   LIMN_TRY(step_launch(j, &l));
-  LIMN_TRY(limn_codegen_group(j->c, j->s, &j->src, &l->args));
+  LIMN_TRY(limn_codegen_group(j->c, j->s, j->g->vectors, &width, &j->src,
+                              &l->args));
   LIMN_TRY(step_kernel(j, l, "k"));
-  step_items(l, LIMN_MIN(j->g->max_local, j->g->cpu ? 1024 : 256), n);
+  step_items(l, LIMN_MIN(j->g->max_local, j->g->cpu ? 1024 : 256),
+             (n + width - 1) / width);
   return 0;
 }
 

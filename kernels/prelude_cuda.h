@@ -64,3 +64,62 @@ FN u16 F2H(float f) {
   return h;
 }
 #endif
+/* V elements at once, in accesses of up to 16 bytes where they lie so; `left`:
+ * how many there are. */
+#define SEVERAL(T, name, V) alignas(16) T name[V]
+template <int BYTES>
+struct alignas(BYTES) piece {
+  u32 w[BYTES / 4];
+};
+#define PIECE(n) ((n) % 16 == 0 ? 16 : (n) % 8 == 0 ? 8 : (n) % 4 ? 0 : 4)
+/* Whether it was possible. */
+template <int BYTES>
+FN bool WHOLE_PIECES(void *to, const void *from, const void *memory) {
+  constexpr int step = PIECE(BYTES);
+  if constexpr (step > 0) {
+    if ((u64)memory % step) return false;
+    UNROLL for (int k = 0; k < BYTES / step; k++)
+      ((piece<step> *)to)[k] = ((const piece<step> *)from)[k];
+  }
+  return step > 0;
+}
+template <class T, int V>
+FN void FETCH(T (&to)[V], const T *from, i64 left) {
+  if (left >= V && WHOLE_PIECES<V * sizeof(T)>(to, from, from)) return;
+  UNROLL for (int k = 0; k < V; k++) to[k] = k < left ? from[k] : T(0);
+}
+template <class T, int V>
+FN void PUT(T *to, const T (&from)[V], i64 left) {
+  if (left >= V && WHOLE_PIECES<V * sizeof(T)>(to, from, to)) return;
+  UNROLL for (int k = 0; k < V; k++)
+    if (k < left) to[k] = from[k];
+}
+/* Lanes that lie side by side meet by shuffles: in registers up to 32, above
+ * that each 32 leave one value for the first lane. */
+#define OWN_MERGE
+#define LANES_OF_WARP (lanes < 32 ? lanes : 32)
+#define MERGE(tree, acc, JOIN)                                          \
+  if (step == 1) {                                                      \
+    for (int h = LANES_OF_WARP / 2; h > 0; h /= 2)                      \
+      acc = JOIN(acc, __shfl_down_sync(~0u, acc, h, LANES_OF_WARP));    \
+    if (lanes > 32) {                                                   \
+      if (lane % 32 == 0) tree[first + lane / 32] = acc;                \
+      BARRIER;                                                          \
+      for (int h = 1; lane == 0 && h < lanes / 32; h++)                 \
+        acc = JOIN(acc, tree[first + h]);                               \
+    }                                                                   \
+  } else {                                                              \
+    tree[lid] = acc;                                                    \
+    MEET(tree[lid] = JOIN(tree[lid], tree[other]);)                     \
+    acc = tree[lid];                                                    \
+  }
+#define SHARE(tree, acc)                             \
+  if (step == 1 && lanes <= 32) {                    \
+    acc = __shfl_sync(~0u, acc, 0, lanes);           \
+  } else {                                           \
+    BARRIER;                                         \
+    if (lane == 0) tree[first] = acc;                \
+    BARRIER;                                         \
+    acc = tree[first];                               \
+    BARRIER;                                         \
+  }
