@@ -20,7 +20,6 @@ typedef struct {
   limn_str *o;               /* the body */
   limn_gpu_args *a;
   bool wide, random; /* 64-bit indices; random words are used */
-  int nseed;         /* number that holds the seed */
   int outs;          /* operands before the inputs in `d` */
   int width;         /* elements of a work-item; above 1, dense operands are
                         read to e<j> and written from r<j> all at once */
@@ -85,11 +84,12 @@ static bool cg_spreads(const limn_operand *v) {
 
 /* -- Instructions ---------------------------------------------------------- */
 
-/* Random state: the seed once, a draw for every instruction. */
-static int cg_draw(cg *g, const limn_instr *q) {
+/* Random state: the number of the seed; that of the draw comes next. */
+static int cg_seed(cg *g, const limn_instr *q) {
+  int seed = limn_gpu_num_patch(g->a, LIMN_GPU_SEED, 0, q->arg, 0);
   g->random = true;
-  if (g->nseed < 0) g->nseed = limn_gpu_num_patch(g->a, LIMN_GPU_SEED, 0, 0, 0);
-  return limn_gpu_num_patch(g->a, LIMN_GPU_DRAW, 0, q->arg, 0);
+  limn_gpu_num_patch(g->a, LIMN_GPU_DRAW, 0, q->arg, 0);
+  return seed;
 }
 
 static void cg_generate(cg *g, const limn_instr *q, const char *name) {
@@ -98,7 +98,7 @@ static void cg_generate(cg *g, const limn_instr *q, const char *name) {
   const char *cut = !limn_dtype_float(q->dtype) ? "(i64)"
                     : q->dtype == LIMN_F64      ? "SAT_i64_f64"
                                                 : "SAT_i64_f32";
-  int draw;
+  int seed;
   if (q->op == OP_arange) {
     if (limn_dtype_float(q->dtype))
       limn_str_addf(g->o, "%s %s = v%d + (%s)i * v%d;\n", type, name, q->a,
@@ -108,17 +108,17 @@ static void cg_generate(cg *g, const limn_instr *q, const char *name) {
                     name, type, q->a, q->b);
     return;
   }
-  draw = cg_draw(g, q);
+  seed = cg_seed(g, q);
   limn_str_addf(g->o, "%s %s = (%s)", type, name, type);
   if (q->op == OP_randint)
     limn_str_addf(g->o, "WHOLE(N_(%d), N_(%d), (u64)i, %s(v%d), %s(v%d));\n",
-                  g->nseed, draw, cut, q->a, cut, q->b);
+                  seed, seed + 1, cut, q->a, cut, q->b);
   else if (q->op == OP_rand_bits)
-    limn_str_addf(g->o, "WORD(N_(%d), N_(%d), (u64)i);\n", g->nseed, draw);
+    limn_str_addf(g->o, "WORD(N_(%d), N_(%d), (u64)i);\n", seed, seed + 1);
   else
     limn_str_addf(g->o, "%s_%s(N_(%d), N_(%d), (u64)i);\n",
-                  q->op == OP_rand ? "UNIFORM" : "NORMAL", brief, g->nseed,
-                  draw);
+                  q->op == OP_rand ? "UNIFORM" : "NORMAL", brief, seed,
+                  seed + 1);
 }
 
 /* Values narrower than their computing type are rounded in place. */
@@ -221,7 +221,6 @@ static void cg_open(cg *g, limn_context *c, const limn_step *s,
   g->s = s;
   g->a = a;
   g->o = &g->body;
-  g->nseed = -1;
   limn_str_init(&g->body, c);
   limn_str_init(&g->sig, c);
   limn_str_init(&g->moves, c);

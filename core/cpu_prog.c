@@ -24,7 +24,8 @@ static void prog_run_apart(prog_frame *f, const prog_op *o, int64_t n) {
 
 static void prog_run_gen(prog_frame *f, const prog_op *o, int64_t n,
                          int64_t first) {
-  limn_elem_gen g = {f->seed, f->draw0 + o->arg, first};
+  const limn_draw *d = &f->draw[o->arg];
+  limn_elem_gen g = {d->seed, d->draw, first};
   o->fn[0](f->p[o->o], f->p[o->a], f->p[o->b], &g, n);
   f->one[o->o] = 0;
 }
@@ -94,8 +95,7 @@ void limn_prog_begin(const limn_cpu_prog *p, const limn_bind *b,
   int i;
   f->p[0] = NULL;
   f->one[0] = 0;
-  f->seed = b->seed;
-  f->draw0 = b->draw0;
+  f->draw = b->draw;
   for (i = 1 + p->nin + p->nout; i < p->nloc; i++)
     f->p[i] = f->scratch + p->at[i];
   for (i = 0; i < p->nimm; i++) {

@@ -53,7 +53,7 @@ struct limn_cpu_prog {
 typedef struct {
   void *p[PROG_LOCS];
   uint8_t one[PROG_LOCS];
-  uint64_t seed, draw0;
+  const limn_draw *draw;
   _Alignas(64) char spare[PROG_ONE];
   char pad[LIMN_STEP_IN + LIMN_STEP_OUT][PROG_ONE]; /* by operand */
   char scratch[PROG_SCRATCH];

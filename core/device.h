@@ -40,9 +40,9 @@ typedef struct {
                     (f32 f64 i32 i64, LOG: bool); operands have that computing
                     type already, except `where`'s a, which is bool */
   uint16_t a, b, c; /* operand instructions */
-  uint16_t arg;     /* LOAD, IMM, STORE: index. G rows: the draw's index in the
-                       graph (draw = bind->draw0 + arg); arange's first and
-                       step, randint's low and high are operands a, b */
+  uint16_t arg;     /* LOAD, IMM, STORE: index. G rows: of bind->draw; arange's
+                       first and step, randint's low and high are operands
+                       a, b */
 } limn_instr;
 /* G rows in groups: arange(a = first, b = step), rand_bits, rand, randn,
  * randint(a = low, b = high); element number = row-major index in the
@@ -91,7 +91,11 @@ enum {
   LIMN_STEP_CONV3,   /* CPU only. flag: in[0] weights [O, C, 3, 3] dense ->
                         out[0] [16, O, C]; else in[0] [N, C, H, W] and those
                         -> out[0] [N, O, H', W']: all dense float32 */
-  LIMN_STEP_PRINT    /* host: exec.c */
+  /* The host does these; exec.c, exec_region.c. */
+  LIMN_STEP_PRINT,
+  LIMN_STEP_COND,    /* in[0], or a number, decides which of two plans runs */
+  LIMN_STEP_WHILE,   /* a plan for the test, one for the body */
+  LIMN_STEP_SCAN     /* a plan for the body */
 };
 struct limn_bind;
 #define LIMN_STEP_IN 32 /* a group has at most so many inputs, 8 outputs */
@@ -99,8 +103,8 @@ struct limn_bind;
 
 typedef struct limn_step {
   uint8_t kind;
-  uint16_t op;
-  uint8_t nin, nout, nkeep, dim; /* dim: 0-based */
+  uint16_t op, nin, nout;
+  uint8_t nkeep, dim; /* dim: 0-based */
   bool bias, flag;
   int64_t base; /* of positions: 1 from Lua */
   double eps;   /* of NORM */
@@ -136,10 +140,14 @@ typedef struct {
   int64_t off; /* bytes */
   limn_cell *cell; /* when the slot is a cell's value: for derived copies */
 } limn_slot;
+typedef struct {
+  uint64_t seed, draw; /* key and counter; see random.c */
+} limn_draw;
 typedef struct limn_bind {
   const limn_slot *slot;
   const limn_imm *imm;
-  uint64_t seed, draw0, serial;
+  const limn_draw *draw; /* one for each draw of the graph */
+  uint64_t serial;
   uint32_t site; /* for eager ops, whose line is the call's; 0: the step's */
   limn_fault *fault; /* CPU: where to note the first one */
   limn_context *c;
@@ -210,6 +218,11 @@ void limn_device_note(limn_context *c, const char *fmt, ...)
 int limn_device_wait(limn_device *d);
 /* Raise a noted fault: "net.lua:14: gather: index 11 ...". Returns its code. */
 int limn_fault_fail(limn_context *c, const limn_fault *f);
+
+/* Whether the host does a step, and no device. */
+static inline bool limn_step_host(const limn_step *s) {
+  return s->kind >= LIMN_STEP_PRINT;
+}
 
 /* A step that would copy a cell to itself, as it is written in place. */
 static inline bool limn_step_idle(const limn_step *s, const limn_slot *slot) {

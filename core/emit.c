@@ -45,7 +45,7 @@ int emit_temp(emitter *e, int dtype, const limn_shape *s, limn_operand *out) {
   return 0;
 }
 
-static void emit_known(emitter *e, limn_ref r, const limn_operand *o) {
+void emit_known(emitter *e, limn_ref r, const limn_operand *o) {
   emit_value *v = &e->val[r - 1];
   v->state = EMIT_MEM;
   v->dtype = o->dtype;
@@ -81,8 +81,8 @@ int emit_step(emitter *e, int kind, int op, int nin, int nout, limn_ref r,
   memset(s, 0, sizeof *s);
   s->kind = (uint8_t)kind;
   s->op = (uint16_t)op;
-  s->nin = (uint8_t)nin;
-  s->nout = (uint8_t)nout;
+  s->nin = (uint16_t)nin;
+  s->nout = (uint16_t)nout;
   s->node = r;
   s->in = limn_arena_alloc(e->a, ((size_t)nin + 1) * sizeof *s->in);
   s->out = limn_arena_alloc(e->a, ((size_t)nout + 1) * sizeof *s->out);
@@ -92,14 +92,18 @@ int emit_step(emitter *e, int kind, int op, int nin, int nout, limn_ref r,
   return 0;
 }
 
-void emit_set(emitter *e, limn_step *s, bool output, int i,
-              const limn_operand *o) {
-  limn_slot_info *info = &e->p->info[o->slot];
+void emit_touch(emitter *e, const limn_step *s, uint16_t slot) {
+  limn_slot_info *info = &e->p->info[slot];
   int32_t at = (int32_t)(s - e->p->step);
-  if (output) s->out[i] = *o;
-  else s->in[i] = *o;
   if (info->first < 0) info->first = at;
   info->last = LIMN_MAX(info->last, at);
+}
+
+void emit_set(emitter *e, limn_step *s, bool output, int i,
+              const limn_operand *o) {
+  if (output) s->out[i] = *o;
+  else s->in[i] = *o;
+  emit_touch(e, s, o->slot);
 }
 
 /* -- Number operands -- */
@@ -351,6 +355,8 @@ static int emit_node(emitter *e, limn_ref r) {
     case OP_cell: return emit_source(e, r, LIMN_SLOT_CELL);
     case OP_const: return emit_source(e, r, LIMN_SLOT_CONST);
     case OP_full: case OP_full_like: return emit_full(e, r);
+    case OP_cond: case OP_while: case OP_scan: return emit_region(e, r);
+    case OP_pick: return 0; /* known with the node that it is of */
     case OP_matmul: return e->deferred[r - 1] ? 0 : emit_matmul(e, r, -1);
     default:
       return row->row == LIMN_ROW_V ? emit_view(e, r) : emit_special(e, r);

@@ -47,6 +47,9 @@ int emit_step(emitter *e, int kind, int op, int nin, int nout, limn_ref r,
               limn_step **out);
 void emit_set(emitter *e, limn_step *s, bool output, int i,
               const limn_operand *o); /* an operand, noting its lifetime */
+void emit_touch(emitter *e, const limn_step *s, uint16_t slot);
+/* Node r's value is there. */
+void emit_known(emitter *e, limn_ref r, const limn_operand *o);
 /* Where node r's value is; a number is filled into memory. */
 int emit_memory(emitter *e, limn_ref r, limn_operand *out);
 /* The memory of a tensor argument (canonical); fills a number into memory. */
@@ -71,6 +74,9 @@ int emit_outs(emitter *e);
 /* emit_group.c */
 int emit_group(emitter *e, int32_t gi);
 int emit_matmul(emitter *e, limn_ref r, int32_t gi); /* gi -1: no epilogue */
+
+/* emit_region.c: control flow, with the picks of its results */
+int emit_region(emitter *e, limn_ref r);
 
 /* emit_ops.c: S rows that have kernels, and print. */
 int emit_special(emitter *e, limn_ref r);

@@ -181,6 +181,8 @@ static int code_generator(coder *k, limn_ref r, int *at) {
       LIMN_TRY(code_imm(k, args[0], LIMN_I64, &a));
       LIMN_TRY(code_imm(k, args[1], LIMN_I64, &b));
     }
+    if (args[n->nargs - 1].u.i > UINT16_MAX)
+      return limn_fail(k->e->c, LIMN_ESIZE, "the graph draws too often");
     i.arg = (uint16_t)args[n->nargs - 1].u.i;
   }
   i.a = (uint16_t)a, i.b = (uint16_t)b;

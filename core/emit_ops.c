@@ -379,8 +379,6 @@ int emit_special(emitter *e, limn_ref r) {
   const limn_node *n = limn_graph_node(e->g, r);
   limn_type a[LIMN_MAXARGS];
   if (n->op == OP_print) return ops_print(e, r);
-  if (n->kind == LIMN_V_LIST)
-    return limn_fail(e->c, LIMN_EUNSUPPORTED, "control flow does not run yet");
   if (n->kind != LIMN_V_TENSOR) return 0; /* host values are no steps */
   if (n->op == OP_cat) { /* its list may be longer than the pool */
     const limn_arg *dim = &limn_node_args(e->g, r)[1];

@@ -23,9 +23,12 @@ static int emit_out_tensor(emitter *e, uint32_t k, limn_out_info *out) {
   LIMN_TRY(emit_memory(e, r, &o));
   kind = e->p->info[o.slot].kind;
   if (kind == LIMN_SLOT_TEMP ||
+      (e->p->inner && !(emit_slot_is(e, &o, LIMN_SLOT_OUT, k) &&
+                        emit_whole(e, &o))) ||
       ((kind == LIMN_SLOT_WRITE || kind == LIMN_SLOT_OUT) &&
        !emit_whole(e, &o))) {
-    /* Scratch never leaves a run; a part does not keep the whole alive. */
+    /* Scratch never leaves a run; a part does not keep the whole alive; the
+     * results of an inner plan go where its step says. */
     to.dtype = t->dtype;
     LIMN_TRY(emit_slot(e, LIMN_SLOT_OUT, k, t->dtype, &t->shape, &to.slot));
     limn_view_dense(&to.v, t->shape.ndim, t->shape.d);

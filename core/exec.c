@@ -284,7 +284,7 @@ static void exec_hold(limn_plan *p, const limn_run_arg *in) {
 }
 
 /* Number operands that depend on the run's number inputs. */
-static int exec_numbers(limn_plan *p, const limn_run_arg *in) {
+int limn_plan_numbers(limn_plan *p, const limn_run_arg *in) {
   if (p->nhost == 0) return 0;
   for (uint32_t i = 0; i < p->nhost; i++) {
     limn_host_step *h = &p->host[i];
@@ -329,6 +329,20 @@ static void exec_unbind(limn_plan *p, const limn_run_arg *in) {
 
 /* -- Steps -- */
 
+void limn_plan_draws(limn_plan *p, uint64_t seed, uint64_t draw0) {
+  const limn_graph *g = p->expanded;
+  uint32_t n = g->ninlined ? g->inlined[0].first : g->draws;
+  if (!p->random) return;
+  for (uint32_t i = 0; i < n; i++) p->draw[i] = (limn_draw){seed, draw0 + i};
+  for (uint32_t k = 0; k < g->ninlined; k++) {
+    const limn_draws *x = &g->inlined[k];
+    const limn_draw *from = &p->draw[x->parent];
+    uint64_t key = limn_random_key(from->seed, 0, from->draw);
+    for (uint32_t i = 0; i < x->n; i++)
+      p->draw[x->first + i] = (limn_draw){key, i};
+  }
+}
+
 static uint64_t exec_now(limn_context *c) {
   struct timespec t;
   if (c->opt.now_ns) return c->opt.now_ns(c->opt.user);
@@ -352,9 +366,10 @@ static int exec_step_failed(const limn_plan *p, const limn_step *s, int rc) {
   return rc;
 }
 
-static int exec_one(limn_plan *p, const limn_step *s, const limn_bind *b) {
+int limn_plan_step(limn_plan *p, const limn_step *s, const limn_bind *b) {
   int rc = 0;
   if (s->kind == LIMN_STEP_PRINT) return limn_plan_print(p, s);
+  if (limn_step_host(s)) return limn_plan_region(p, s, b);
   if (!limn_step_idle(s, p->slot)) rc = p->dev->ops->launch(p->dev, s, b);
   return rc < 0 ? exec_step_failed(p, s, rc) : 0;
 }
@@ -362,7 +377,7 @@ static int exec_one(limn_plan *p, const limn_step *s, const limn_bind *b) {
 /* Steps from i on that the device can take together: none needs the host. */
 static uint32_t exec_stretch(const limn_plan *p, uint32_t i) {
   uint32_t n = 0;
-  while (i + n < p->nstep && p->step[i + n].kind != LIMN_STEP_PRINT) n++;
+  while (i + n < p->nstep && !limn_step_host(&p->step[i + n])) n++;
   return n;
 }
 
@@ -375,13 +390,13 @@ static int exec_many(limn_plan *p, const limn_step *s, uint32_t n,
 
 static int exec_timed(limn_plan *p, const limn_step *s, const limn_bind *b) {
   uint64_t t0 = exec_now(p->c);
-  LIMN_TRY(exec_one(p, s, b));
+  LIMN_TRY(limn_plan_step(p, s, b));
   LIMN_TRY(p->dev->ops->wait(p->dev));
   exec_time(p, s, exec_now(p->c) - t0);
   return 0;
 }
 
-static int exec_steps(limn_plan *p, const limn_bind *b, bool *started) {
+int limn_plan_steps(limn_plan *p, const limn_bind *b, bool *started) {
   bool timed = limn_dumps(p->c, 'x');
   bool many = p->dev->ops->launch_all && !timed;
   uint32_t n;
@@ -390,7 +405,7 @@ static int exec_steps(limn_plan *p, const limn_bind *b, bool *started) {
     *started = true;
     n = many ? exec_stretch(p, i) : 1;
     if (n > 1) LIMN_TRY(exec_many(p, s, n, b));
-    else LIMN_TRY(timed ? exec_timed(p, s, b) : exec_one(p, s, b));
+    else LIMN_TRY(timed ? exec_timed(p, s, b) : limn_plan_step(p, s, b));
     n = LIMN_MAX(n, 1);
   }
   p->dev->launches += p->nstep;
@@ -584,19 +599,19 @@ int limn_plan_run(limn_plan *p, const limn_run_arg *in,
   exec_hold(p, in);
   for (uint32_t k = 0; into && k < p->g->nout; k++)
     if (into[k]) LIMN_GO(exec_check_into(p, in, into, k));
-  LIMN_GO(exec_numbers(p, in));
+  LIMN_GO(limn_plan_numbers(p, in));
   LIMN_GO(exec_bind(p, in, into, scratch));
   LIMN_GO(exec_pace(p->dev));
   b.slot = p->slot;
   b.imm = p->imm;
-  b.seed = p->c->seed;
-  b.draw0 = p->c->draws;
+  limn_plan_draws(p, p->c->seed, p->c->draws);
+  b.draw = p->draw;
   b.serial = ++p->c->serial;
   b.fault = &fault;
   b.site = p->c->eager_site;
   b.c = p->c;
-  p->c->draws += p->expanded->draws;
-  LIMN_GO(exec_steps(p, &b, &started));
+  p->c->draws += p->g->draws;
+  LIMN_GO(limn_plan_steps(p, &b, &started));
   LIMN_GO(exec_fault(p, &fault));
   LIMN_GO(exec_results(p, in, into, out));
   LIMN_GO(p->dry ? exec_keep(p, in) : exec_commit(p, &b, in, into));

@@ -10,7 +10,8 @@
 
 static const char *const explain_kinds[] = {
     "group", "reduce", "matmul", "arg", "row", "norm", "cum", "select",
-    "gather", "index_add", "scatter_add", "sort", "print"};
+    "gather", "index_add", "scatter_add", "sort", "conv3", "print", "cond",
+    "while", "scan"};
 static const char *const explain_slots[] = {"input", "cell", "const", "out",
                                             "write", "temp"};
 
@@ -38,14 +39,14 @@ static void explain_code(const limn_group *g, limn_str *s) {
   limn_str_add(s, " }");
 }
 
-static void explain_plan(const limn_plan *p, limn_str *s) {
-  limn_str_addf(s, "plan %s on %s: %u steps, %zu bytes of scratch\n",
-                p->g->name, p->dev->name, p->nstep, p->scratch);
+static void explain_region(const limn_region_plan *r, int indent, limn_str *s);
+
+static void explain_steps(const limn_plan *p, int indent, limn_str *s) {
   for (uint32_t i = 0; i < p->nstep; i++) {
     const limn_step *st = &p->step[i];
     const limn_node *n = limn_graph_node(p->expanded, st->node);
-    limn_str_addf(s, "  %2u %s", i + 1, explain_kinds[st->kind]);
-    if (st->kind != LIMN_STEP_GROUP)
+    limn_str_addf(s, "%*s%2u %s", indent, "", i + 1, explain_kinds[st->kind]);
+    if (st->kind != LIMN_STEP_GROUP && !limn_step_host(st))
       limn_str_addf(s, " %s", limn_op_get(st->op)->name);
     for (int k = 0; k < st->nout; k++) explain_operand(p, &st->out[k], s);
     limn_str_add(s, " <-");
@@ -55,7 +56,22 @@ static void explain_plan(const limn_plan *p, limn_str *s) {
     if (st->group) explain_code(st->group, s);
     limn_str_addf(s, "  # %s %s\n", limn_graph_text(p->expanded, n->line),
                   limn_graph_text(p->expanded, n->path));
+    if (st->kind > LIMN_STEP_PRINT) explain_region(st->code, indent + 5, s);
   }
+}
+
+static void explain_region(const limn_region_plan *r, int indent,
+                           limn_str *s) {
+  for (int i = 0; i < r->n; i++) {
+    if (i) limn_str_addf(s, "%*s--\n", indent, "");
+    explain_steps(r->in[i].p, indent, s);
+  }
+}
+
+static void explain_plan(const limn_plan *p, limn_str *s) {
+  limn_str_addf(s, "plan %s on %s: %u steps, %zu bytes of scratch\n",
+                p->g->name, p->dev->name, p->nstep, p->scratch);
+  explain_steps(p, 2, s);
 }
 
 int limn_graph_explain(limn_graph *g, limn_device *dev, const limn_run_arg *in,

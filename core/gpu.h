@@ -24,7 +24,7 @@ typedef struct {
 enum {
   LIMN_GPU_OFFSET, /* adds the slot's offset, in elements of dtype */
   LIMN_GPU_IMM,    /* the bits of imm[arg] as dtype */
-  LIMN_GPU_SEED,
+  LIMN_GPU_SEED, /* of draw[arg] */
   LIMN_GPU_DRAW,
   LIMN_GPU_SERIAL,
   LIMN_GPU_SITE /* the run's own site, if it has one */

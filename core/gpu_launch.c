@@ -50,10 +50,10 @@ static void launch_patch(const limn_gpu_args *a, const limn_bind *b,
       *n = launch_imm_bits(p->dtype, &b->imm[p->arg]);
       break;
     case LIMN_GPU_SEED:
-      *n = (int64_t)b->seed;
+      *n = (int64_t)b->draw[p->arg].seed;
       break;
     case LIMN_GPU_DRAW:
-      *n = (int64_t)(b->draw0 + p->arg);
+      *n = (int64_t)b->draw[p->arg].draw;
       break;
     case LIMN_GPU_SERIAL:
       *n = (int64_t)b->serial;

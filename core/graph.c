@@ -116,6 +116,7 @@ void limn_graph_release(limn_graph *g) {
   FREE(c, g->guard, g->guard_cap);
   FREE(c, g->effect, g->effect_cap);
   FREE(c, g->region, g->region_cap);
+  FREE(c, g->inlined, g->inlined_cap);
   limn_map_free(c, &g->strings);
   limn_free(c, g->name, strlen(g->name) + 1);
   limn_free(c, g, sizeof *g);
@@ -175,6 +176,7 @@ int limn_graph_clone(const limn_graph *f, limn_graph **out) {
   }
   DUP(mode, nmode, mode_cap);
   for (uint32_t i = 0; i < g->nmode; i++) g->mode[i].mode->refs++;
+  DUP(inlined, ninlined, inlined_cap);
   DUP(region, nregion, region_cap);
   for (uint32_t i = 0; i < g->nregion; i++) limn_graph_retain(g->region[i]);
   g->draws = f->draws;

@@ -168,6 +168,12 @@ typedef struct {
   uint32_t line;
 } limn_guard;
 
+/* Draws of a region that was inlined (rewrite.c): n from `first` on, which
+ * count from 0 under the key that `parent`, an earlier one, gives. */
+typedef struct {
+  uint32_t first, n, parent;
+} limn_draws;
+
 typedef struct limn_graph {
   int refs;
   limn_context *c;
@@ -204,6 +210,8 @@ typedef struct limn_graph {
   struct limn_graph **region;
   uint32_t nregion, region_cap;
   uint32_t draws; /* random ops recorded: a run takes as many draws */
+  limn_draws *inlined; /* of draws that no run takes, at the end */
+  uint32_t ninlined, inlined_cap;
   /* Owned by plan.c: plans of this graph and what is derived from it. */
   struct limn_planner *planner;
   void (*planner_free)(struct limn_graph *g);

@@ -303,7 +303,7 @@ static int grad_custom(lua_State *L) {
   int n = (int)lua_objlen(L, 1);
   limn_value *vs = lua_newuserdata(L, ((size_t)n + 1) * sizeof *vs);
   limn_value list = {0}, out = {0};
-  limn_arg a[3];
+  limn_arg a[4] = {{0}};
   limn_ref r;
   uint32_t at[2];
   grad_need(st, L);
@@ -317,7 +317,7 @@ static int grad_custom(lua_State *L) {
   list.tag = LIMN_A_LIST, list.list = vs, list.n = n;
   limn_lua_check(st, L, limn_trace_arg(t, &list, &a[0]));
   a[1] = limn_aint(at[0]), a[2] = limn_aint(at[1]);
-  limn_lua_check(st, L, limn_trace_op(t, OP_custom, a, 3, &r));
+  limn_lua_check(st, L, limn_trace_op(t, OP_custom, a, 4, &r));
   if (t->tape) {
     if (!y || !y->t) return limn_lua_fail(st, L, NULL, "custom: no value");
     limn_lua_check(st, L, limn_trace_value(t, r, y->t));

@@ -100,12 +100,22 @@ void limn_plan_unpin(limn_plan *p) {
   if (--p->pins == 0) plan_drop_spare(p);
 }
 
+static void plan_free_region(limn_plan *p, limn_region_plan *r) {
+  for (int i = 0; i < 2; i++) {
+    if (r->in[i].p) limn_plan_free(r->in[i].p);
+    for (uint32_t k = 0; k < r->nprepared[i]; k++)
+      p->dev->ops->discard(p->dev, &r->fix[i][k]);
+  }
+}
+
 void limn_plan_free(limn_plan *p) {
   limn_context *c = p->c;
   plan_drop_spare(p);
   for (uint32_t i = 0; i < p->nstep_prepared; i++)
-    if (p->step[i].kind != LIMN_STEP_PRINT)
+    if (!limn_step_host(&p->step[i]))
       p->dev->ops->discard(p->dev, &p->step[i]);
+  for (limn_region_plan *r = p->regions; r; r = r->next)
+    plan_free_region(p, r);
   limn_graph_release(p->expanded);
   PLAN_FREE(p, step, p->step_cap);
   PLAN_FREE(p, info, p->slot_cap);
@@ -199,8 +209,33 @@ static void plan_mark_ref(limn_ref r, void *p) {
 /* Parameters whose value a kernel takes at run time; all others must be known
  * when the plan is made. */
 static bool plan_runtime_param(int op, int i, char type) {
-  if (type == 'T') return op != OP_arange && op != OP_custom;
+  if (type == 'T') return op != OP_arange;
   return type == 'r' && op == OP_pad && i == 2;
+}
+
+/* The inputs of region f are the elements of the node's lists, in order. */
+static int plan_mark_region(plan_mark *m, const limn_node *nd, limn_graph *f) {
+  const limn_arg *a = m->g->args + nd->args;
+  limn_planner *n;
+  uint32_t input = 0;
+  LIMN_TRY(limn_planner_get(f, &n));
+  for (int i = 0; i < nd->nargs; i++)
+    for (uint32_t k = 0; a[i].tag == LIMN_A_LIST && k < a[i].n; k++, input++) {
+      const limn_arg *e = &m->g->args[a[i].u.at + k];
+      if (e->tag == LIMN_A_REF && input < f->nin && n->size_number[input])
+        plan_mark_ref(e->u.ref, m);
+    }
+  return 0;
+}
+
+static int plan_mark_regions(plan_mark *m, const limn_node *nd) {
+  int first, count = limn_op_regions(nd->op, &first);
+  if (nd->op == OP_custom) count = 1; /* the gradient is no part of a run */
+  for (int i = first; i < first + count; i++) {
+    limn_graph *f = limn_graph_region(m->g, m->g->args[nd->args + (uint32_t)i]);
+    if (f) LIMN_TRY(plan_mark_region(m, nd, f));
+  }
+  return 0;
 }
 
 static void plan_mark_node(plan_mark *m, limn_ref r) {
@@ -219,9 +254,22 @@ static void plan_mark_node(plan_mark *m, limn_ref r) {
   }
 }
 
+static int plan_mark_all(plan_mark *m) {
+  limn_graph *g = m->g;
+  for (limn_ref r = 1; r <= g->nnode; r++) {
+    plan_mark_node(m, r);
+    LIMN_TRY(plan_mark_regions(m, limn_graph_node(g, r)));
+  }
+  for (uint32_t i = 0; i < g->nguard; i++)
+    if (g->guard[i].cond.tag == LIMN_A_REF)
+      plan_mark_ref(g->guard[i].cond.u.ref, m);
+  return 0;
+}
+
 int limn_planner_get(limn_graph *g, limn_planner **out) {
   limn_planner *n = g->planner;
   plan_mark m;
+  int rc;
   *out = n;
   if (n) return 0;
   n = limn_alloc(g->c, sizeof *n);
@@ -236,12 +284,10 @@ int limn_planner_get(limn_graph *g, limn_planner **out) {
     return LIMN_EMEM;
   }
   m.n = n, m.g = g;
-  for (limn_ref r = 1; r <= g->nnode; r++) plan_mark_node(&m, r);
-  for (uint32_t i = 0; i < g->nguard; i++)
-    if (g->guard[i].cond.tag == LIMN_A_REF)
-      plan_mark_ref(g->guard[i].cond.u.ref, &m);
-  *out = n;
-  return 0;
+  rc = plan_mark_all(&m);
+  if (rc < 0) limn_planner_free(g);
+  else *out = n;
+  return rc;
 }
 
 /* -- Keys -- */
@@ -433,8 +479,19 @@ static int plan_scratch(limn_plan *p) {
   return 0;
 }
 
+static int plan_prepare_step(limn_plan *p, limn_step *s) {
+  int rc = limn_step_host(s) ? 0 : p->dev->ops->prepare(p->dev, s);
+  if (rc < 0) {
+    limn_error_prepend(p->c, "%s: ", p->dev->name);
+    return rc;
+  }
+  p->cost_ns += s->cost_ns;
+  for (int i = 0; s->group && i < s->group->ncode; i++)
+    p->random |= limn_op_random(s->group->code[i].op);
+  return 0;
+}
+
 static int plan_prepare(limn_plan *p) {
-  limn_context *c = p->c;
   p->slot = limn_arena_alloc(&p->mem, (p->nslot + 1) * sizeof *p->slot);
   p->imm = limn_arena_alloc(&p->mem, (p->nimm + 1) * sizeof *p->imm);
   p->host_value = limn_arena_alloc(&p->mem,
@@ -444,60 +501,123 @@ static int plan_prepare(limn_plan *p) {
   p->spare = limn_arena_alloc(&p->mem, (p->nslot + 1) * sizeof(void *));
   p->commit = limn_arena_alloc(&p->mem, (p->nwrite + 1) * sizeof(void *));
   p->held = limn_arena_alloc(&p->mem, (p->g->nin + 1) * sizeof(void *));
-  if (!p->slot || !p->imm || !p->host_value || !p->bind || !p->written ||
+  p->draw = limn_arena_alloc(&p->mem,
+                             (p->expanded->draws + 1u) * sizeof *p->draw);
+  if (!p->draw || !p->slot || !p->imm || !p->host_value || !p->bind || !p->written ||
       !p->spare || !p->commit || !p->held)
     return LIMN_EMEM;
   for (uint32_t i = 0; i < p->nslot; i++)
     if (p->info[i].kind != LIMN_SLOT_TEMP) p->bind[p->nbind++] = (uint16_t)i;
   for (uint32_t i = 0; i < p->nimm; i++) p->imm[i] = p->imm_from[i].k;
   for (uint32_t i = 0; i < p->nstep; i++) {
-    limn_step *s = &p->step[i];
-    if (s->kind == LIMN_STEP_PRINT) {
-      p->nstep_prepared = i + 1;
-      continue;
-    }
-    int rc = p->dev->ops->prepare(p->dev, s);
-    if (rc < 0) {
-      limn_error_prepend(c, "%s: ", p->dev->name);
-      return rc;
-    }
+    LIMN_TRY(plan_prepare_step(p, &p->step[i]));
     p->nstep_prepared = i + 1;
-    p->cost_ns += s->cost_ns;
   }
+  for (limn_region_plan *r = p->regions; r; r = r->next)
+    for (int i = 0; i < 2; i++)
+      for (; r->nprepared[i] < r->nfix[i]; r->nprepared[i]++)
+        LIMN_TRY(plan_prepare_step(p, &r->fix[i][r->nprepared[i]]));
   return 0;
+}
+
+/* From types to prepared steps; branches that are decided go first. */
+static int plan_make(limn_plan *p, limn_infer *I) {
+  limn_fused f = {0};
+  limn_arena tmp = {p->c, NULL, 0};
+  limn_graph *known;
+  int rc = 0;
+  for (;;) {
+    LIMN_GO(limn_infer_upto(I, I->g->nnode));
+    LIMN_GO(limn_rewrite_known(I, p->dev, &known));
+    if (!known) break;
+    limn_infer_free(I);
+    limn_graph_release(p->expanded);
+    I->g = p->expanded = known;
+  }
+  LIMN_GO(limn_fuse(I, p->dev, &tmp, &f));
+  LIMN_GO(limn_emit(p, I, &f, &tmp));
+  LIMN_GO(plan_scratch(p));
+  LIMN_GO(plan_prepare(p));
+  p->bytes += p->mem.bytes + p->step_cap * sizeof *p->step +
+              p->slot_cap * sizeof *p->info;
+bail:
+  limn_arena_free(&tmp);
+  return rc;
+}
+
+static void plan_infer(const limn_plan *p, limn_infer *I) {
+  memset(I, 0, sizeof *I);
+  I->c = p->c, I->g = p->g, I->in = p->in_type;
+  I->on_gpu = !p->dev->ops->host;
+  I->device = p->dev->name;
 }
 
 static int plan_build(limn_plan *p, limn_planner *n, const limn_run_arg *in) {
   limn_graph *e;
-  limn_infer I = {0};
-  limn_fused f = {0};
-  limn_arena tmp = {p->c, NULL, 0};
+  limn_infer I;
   int rc = 0;
   LIMN_TRY(plan_inputs(p, n, in));
   LIMN_TRY(plan_expanded(p->g, n, p->dev, &e));
   p->expanded = e;
   limn_graph_retain(e);
-  I.c = p->c, I.in = p->in_type;
-  I.on_gpu = !p->dev->ops->host;
-  I.device = p->dev->name;
-  I.g = p->g; /* guards come first, where the user wrote them */
+  plan_infer(p, &I); /* guards come first, where the user wrote them */
   LIMN_GO(limn_guards_check(&I));
   if (e != p->g) { /* ops that are made of others check their own rules */
     LIMN_GO(limn_infer_upto(&I, p->g->nnode));
     limn_infer_free(&I);
     I.g = e;
   }
-  LIMN_GO(limn_infer_upto(&I, e->nnode));
-  LIMN_GO(limn_fuse(&I, p->dev, &tmp, &f));
-  LIMN_GO(limn_emit(p, &I, &f, &tmp));
-  LIMN_GO(plan_scratch(p));
-  LIMN_GO(plan_prepare(p));
-  p->bytes = p->mem.bytes + p->step_cap * sizeof *p->step +
-             p->slot_cap * sizeof *p->info;
+  LIMN_GO(plan_make(p, &I));
 bail:
-  limn_arena_free(&tmp);
   limn_infer_free(&I);
   return rc;
+}
+
+/* The outer plan's inference has been through the region as recorded. */
+static int plan_build_inner(limn_plan *p, const limn_type *in,
+                            const limn_view *view) {
+  limn_graph *g = p->g;
+  limn_type *t = limn_arena_alloc(&p->mem, (g->nin + 1) * sizeof *t);
+  limn_view *v = limn_arena_alloc(&p->mem, (g->nin + 1) * sizeof *v);
+  limn_planner *n;
+  limn_infer I;
+  int rc;
+  if (!t || !v) return LIMN_EMEM;
+  p->in_type = t, p->in_view = v;
+  for (uint32_t i = 0; i < g->nin; i++) {
+    t[i] = in[i], v[i] = view[i];
+    if (plan_dense(&v[i])) limn_view_dense(&v[i], v[i].ndim, v[i].d);
+  }
+  LIMN_TRY(limn_planner_get(g, &n));
+  LIMN_TRY(plan_expanded(g, n, p->dev, &p->expanded));
+  limn_graph_retain(p->expanded);
+  plan_infer(p, &I);
+  I.g = p->expanded;
+  rc = plan_make(p, &I);
+  limn_infer_free(&I);
+  return rc;
+}
+
+int limn_plan_inner(limn_plan *outer, limn_graph *region, const limn_type *in,
+                    const limn_view *view, limn_plan **out) {
+  limn_plan *p = limn_alloc(outer->c, sizeof *p);
+  int rc;
+  *out = NULL;
+  if (!p) return LIMN_EMEM;
+  p->c = p->mem.c = outer->c;
+  p->g = region;
+  p->dev = outer->dev;
+  p->inner = true;
+  rc = plan_build_inner(p, in, view);
+  if (rc < 0) {
+    limn_plan_free(p);
+    return rc;
+  }
+  outer->bytes += p->bytes;
+  outer->cost_ns += p->cost_ns;
+  outer->random |= p->random;
+  *out = p;
+  return 0;
 }
 
 static int plan_new(limn_graph *g, limn_planner *n, limn_device *dev,

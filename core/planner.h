@@ -73,6 +73,52 @@ typedef struct {
   uint8_t dtype;
 } limn_write_info;
 
+/* -- Control flow: the plans in a step, and where their slots lie -- */
+enum { /* a slot of an inner plan; `at`: which operand or carried value */
+  LIMN_INNER_IN,    /* the step's input */
+  LIMN_INNER_OUT,   /* the step's output */
+  LIMN_INNER_TEST,  /* where a loop's test tells its result */
+  LIMN_INNER_FIXED, /* from here on they move from step to step */
+  LIMN_INNER_ROW = LIMN_INNER_FIXED, /* a row of the step's input */
+  LIMN_INNER_STACK, /* a row of the step's output */
+  LIMN_INNER_CARRY, /* what is carried, before and after this step */
+  LIMN_INNER_NEXT
+};
+typedef struct {
+  uint8_t kind;
+  uint16_t slot, at;
+  int64_t stride; /* bytes from row to row */
+} limn_inner_slot;
+typedef struct {
+  struct limn_plan *p;
+  limn_inner_slot *slot; /* the fixed ones first; temporaries are not here */
+  uint32_t nslot, nfixed;
+  limn_run_arg *arg; /* per input: numbers */
+  int32_t *number;   /* per input: host value of the outer plan, or -1 */
+  void *scratch;     /* what its temporaries are bound to */
+  int64_t scratch_at;
+} limn_inner;
+/* step->code of COND, WHILE and SCAN. The step's inputs: a cond's predicate
+ * (unless `pred` is a host value), then what the regions take; its outputs are
+ * the node's results. Carried values alternate between their result and
+ * `spare`. */
+typedef struct limn_region_plan {
+  struct limn_region_plan *next; /* of the outer plan */
+  limn_inner in[2]; /* cond: both branches; while: test, body; scan: body */
+  int n;
+  int32_t pred;   /* host value of the outer plan, or -1 */
+  uint32_t draw;  /* of the outer plan */
+  int64_t steps;  /* of a scan */
+  bool reverse;
+  uint32_t ncarry, first; /* the step's input of the first carried value */
+  limn_operand *spare;    /* per carried value */
+  limn_operand test;      /* a bool */
+  int32_t scratch;        /* slot, -1: none */
+  limn_step *fix[2]; /* while: the carried values to the results, from where
+                        the loop starts and from `spare` */
+  uint32_t nfix[2], nprepared[2];
+} limn_region_plan;
+
 typedef struct limn_plan {
   limn_context *c;
   limn_graph *g; /* the graph it belongs to; not retained */
@@ -98,6 +144,10 @@ typedef struct limn_plan {
   limn_host_step *host;
   limn_type *host_value;
   uint32_t nhost, host_cap;
+  limn_draw *draw; /* of the run, per draw of `expanded` */
+  bool random;     /* some step, here or further in, reads them */
+  bool inner;      /* in a step of another plan: results go where it says */
+  limn_region_plan *regions;
   limn_out_info *out;
   limn_write_info *write;
   uint16_t *bind;        /* slots that every run binds: all but TEMP */
@@ -133,6 +183,8 @@ void limn_planner_free(limn_graph *g);
 
 /* rewrite.c: g with everything expanded for which dev has no kernel. */
 int limn_rewrite(limn_graph *g, limn_device *dev, limn_graph **out);
+/* I->g with the branches inlined that I knows to be taken; NULL: none. */
+int limn_rewrite_known(limn_infer *I, limn_device *dev, limn_graph **out);
 
 /* fuse.c: which nodes share a step. */
 typedef struct {
@@ -176,6 +228,9 @@ int64_t limn_saturate(double f); /* NaN is 0 */
 int limn_plan_find(limn_graph *g, limn_device *dev, const limn_run_arg *in,
                    limn_plan **out); /* from the cache, or made */
 void limn_plan_free(limn_plan *p);
+/* A plan for a region, in a step of `outer`. */
+int limn_plan_inner(limn_plan *outer, limn_graph *region, const limn_type *in,
+                    const limn_view *view, limn_plan **out);
 /* A pinned plan is not evicted and runs without allocating. */
 void limn_plan_pin(limn_plan *p);
 void limn_plan_unpin(limn_plan *p);
@@ -186,6 +241,13 @@ int limn_plan_get(limn_graph *g, limn_device *dev, const limn_run_arg *in,
 /* Run a plan found for these arguments. scratch NULL: the device's. */
 int limn_plan_run(limn_plan *p, const limn_run_arg *in,
                   limn_tensor *const *into, void *scratch, limn_result *out);
+/* What number inputs decide, and what the draws are, in a run with this key. */
+int limn_plan_numbers(limn_plan *p, const limn_run_arg *in);
+void limn_plan_draws(limn_plan *p, uint64_t seed, uint64_t draw0);
+int limn_plan_steps(limn_plan *p, const limn_bind *b, bool *started);
+int limn_plan_step(limn_plan *p, const limn_step *s, const limn_bind *b);
+/* exec_region.c: a COND, WHILE or SCAN step. */
+int limn_plan_region(limn_plan *p, const limn_step *s, const limn_bind *b);
 /* explain.c: run, and compare with the graph unfused (LIMN_VERIFY=1). */
 int limn_plan_verify(limn_plan *p, const limn_run_arg *in,
                      limn_tensor *const *into, limn_result *out);

@@ -1,12 +1,15 @@
 /* Expansion: composite rows become primitive ones where a device has no kernel
- * for them; region ops are inlined. The user's graph is not touched. */
+ * for them; custom functions, and branches that the plan has decided on, are
+ * inlined. The user's graph is not touched. */
 #include "pass.h"
 #include "planner.h"
 
 typedef struct {
   limn_graph *from, *to;
   limn_arg *map;     /* per node of `from` */
-  limn_arg **picks;  /* per custom node: its results */
+  limn_arg **picks;  /* per inlined node: its results */
+  uint32_t *npicks;
+  const limn_infer *known; /* what decides on branches, or NULL */
   limn_device *dev;
   bool again; /* something that was put in must itself be expanded */
 } rewriter;
@@ -40,20 +43,46 @@ static bool rewrite_is_composite(rewriter *w, int op) {
   return op == OP_custom || rewrite_expands(w, limn_op_get(op), op);
 }
 
-static int rewrite_custom(rewriter *w, limn_ref r, const limn_arg *a) {
-  const limn_graph *region = w->from->region[a[1].u.i];
+/* The draws of what is inlined next are those of node r's region. */
+static int rewrite_draws(rewriter *w, limn_ref r, const limn_graph *region) {
+  limn_graph *t = w->to;
+  const limn_node *n = limn_graph_node(w->from, r);
+  limn_arg draw = limn_node_args(w->from, r)[n->nargs - 1];
+  if (region->draws == 0) return 0;
+  LIMN_TRY(limn_grow(t->c, &t->inlined, &t->inlined_cap, t->ninlined + 1,
+                     sizeof *t->inlined));
+  t->inlined[t->ninlined++] =
+      (limn_draws){t->draws, region->draws, (uint32_t)draw.u.i};
+  return 0;
+}
+
+/* Region number i in place of node r, whose operands are list `xs`. */
+static int rewrite_inline(rewriter *w, limn_ref r, limn_arg i, limn_arg xs) {
+  const limn_graph *region = limn_graph_region(w->from, i);
   limn_context *c = w->to->c;
-  size_t n = region->nout + 1, nx = a[0].n + 1;
+  size_t n = region->nout + 1u, nx = xs.n + 1u;
   limn_arg *out = limn_alloc(c, n * sizeof *out);
   limn_arg *x = limn_alloc(c, nx * sizeof *x); /* the pool moves as it grows */
-  int rc = out && x ? 0 : LIMN_EMEM;
-  if (rc == 0 && a[0].n)
-    memcpy(x, w->to->args + a[0].u.at, a[0].n * sizeof *x);
+  int rc = out && x ? rewrite_draws(w, r, region) : LIMN_EMEM;
+  if (rc == 0 && xs.n) memcpy(x, w->to->args + xs.u.at, xs.n * sizeof *x);
   if (rc == 0) rc = limn_graph_inline(w->to, region, x, out);
   if (rc == 0) w->map[r - 1] = n > 1 ? out[0] : limn_none();
   w->picks[r - 1] = out;
+  w->npicks[r - 1] = (uint32_t)n;
   limn_free(c, x, nx * sizeof *x);
   return rc;
+}
+
+/* The branch that node r leaves, if the plan knows; else NONE. */
+static limn_arg rewrite_branch(const rewriter *w, limn_ref r) {
+  const limn_arg *a = limn_node_args(w->from, r);
+  const limn_type *t;
+  if (limn_graph_node(w->from, r)->op != OP_cond) return limn_none();
+  if (a[0].tag == LIMN_A_BOOL) return a[a[0].u.i ? 2 : 3];
+  if (!w->known || a[0].tag != LIMN_A_REF) return limn_none();
+  t = &w->known->t[a[0].u.ref - 1];
+  if (t->kind != LIMN_V_BOOL || !t->known) return limn_none();
+  return a[t->i ? 2 : 3];
 }
 
 /* The results of the inlined node that a pick is of, or NULL. */
@@ -67,13 +96,15 @@ static int rewrite_node(rewriter *w, limn_ref r) {
   limn_builder b = {w->to->c, w->to, n->line, n->path, 0};
   limn_arg a[LIMN_MAXARGS];
   uint32_t before = w->to->nnode;
-  limn_arg *picks;
+  limn_arg *picks, branch = rewrite_branch(w, r);
   limn_node *made;
   int nargs = n->nargs;
   for (int i = 0; i < nargs; i++)
     LIMN_TRY(rewrite_arg(w, w->from->args[n->args + (uint32_t)i], &a[i]));
   if (n->op == OP_custom) {
-    LIMN_TRY(rewrite_custom(w, r, a));
+    LIMN_TRY(rewrite_inline(w, r, a[1], a[0]));
+  } else if (branch.tag != LIMN_A_NONE) {
+    LIMN_TRY(rewrite_inline(w, r, branch, a[1]));
   } else if (n->op == OP_pick && (picks = rewrite_picks(w, n))) {
     w->map[r - 1] = picks[a[1].u.i - 1];
     return 0;
@@ -130,30 +161,30 @@ static int rewrite_heads(rewriter *w) {
     LIMN_TRY(limn_graph_add_guard(t, rewrite_mapped(w, f->guard[i].cond),
                                   f->guard[i].line));
   for (uint32_t i = 0; i < f->neffect; i++)
-    LIMN_TRY(limn_graph_add_effect(t, rewrite_ref(w, f->effect[i])));
+    if (!w->picks[f->effect[i] - 1]) /* else it has brought its own */
+      LIMN_TRY(limn_graph_add_effect(t, rewrite_ref(w, f->effect[i])));
   return 0;
 }
 
-static int rewrite_pass(limn_graph *g, limn_device *dev, limn_graph **out,
+static int rewrite_pass(limn_graph *g, limn_device *dev,
+                        const limn_infer *known, limn_graph **out,
                         bool *again) {
   limn_context *c = g->c;
-  rewriter w = {g, NULL, NULL, NULL, dev, false};
-  size_t n = g->nnode + 1;
+  rewriter w = {g, NULL, NULL, NULL, NULL, known, dev, false};
+  size_t n = g->nnode + 1u;
   int rc = 0;
   LIMN_TRY(limn_graph_clone(g, &w.to));
   rewrite_behead(w.to);
   w.map = limn_alloc(c, n * sizeof *w.map);
   w.picks = limn_alloc(c, n * sizeof *w.picks);
-  if (!w.map || !w.picks) LIMN_GO(LIMN_EMEM);
+  w.npicks = limn_alloc(c, n * sizeof *w.npicks);
+  if (!w.map || !w.picks || !w.npicks) LIMN_GO(LIMN_EMEM);
   for (limn_ref r = 1; r <= g->nnode; r++) LIMN_GO(rewrite_node(&w, r));
   LIMN_GO(rewrite_heads(&w));
 bail:
-  for (limn_ref r = 1; w.picks && r <= g->nnode; r++)
-    if (w.picks[r - 1]) {
-      const limn_arg *a = limn_node_args(g, r);
-      limn_free(c, w.picks[r - 1],
-                (g->region[a[1].u.i]->nout + 1) * sizeof(limn_arg));
-    }
+  for (limn_ref r = 1; w.picks && w.npicks && r <= g->nnode; r++)
+    limn_free(c, w.picks[r - 1], w.npicks[r - 1] * sizeof(limn_arg));
+  limn_free(c, w.npicks, n * sizeof *w.npicks);
   limn_free(c, w.picks, n * sizeof *w.picks);
   limn_free(c, w.map, n * sizeof *w.map);
   if (rc < 0) limn_graph_release(w.to);
@@ -162,24 +193,38 @@ bail:
   return rc;
 }
 
-int limn_rewrite(limn_graph *g, limn_device *dev, limn_graph **out) {
+/* Expansions are a few levels deep; the bound is against a faulty table. */
+static int rewrite_all(limn_graph *g, limn_device *dev,
+                       const limn_infer *known, limn_graph **out) {
   limn_graph *now = NULL, *next;
   bool again = true;
-  bool simplify = g->c->flags.passes & LIMN_PASS_SIMPLIFY;
   int rc = 0;
   *out = NULL;
-  /* Expansions are a few levels deep; the bound is against a faulty table. */
   for (int depth = 0; again && depth < 64; depth++) {
-    rc = rewrite_pass(now ? now : g, dev, &next, &again);
+    rc = rewrite_pass(now ? now : g, dev, known, &next, &again);
+    known = NULL; /* it says nothing of the new nodes */
     limn_graph_release(now);
     if (rc < 0) return rc;
     now = next;
   }
-  if (simplify) rc = limn_simplify(now);
+  if (g->c->flags.passes & LIMN_PASS_SIMPLIFY) rc = limn_simplify(now);
   if (rc < 0) {
     limn_graph_release(now);
     return rc;
   }
   *out = now;
+  return 0;
+}
+
+int limn_rewrite(limn_graph *g, limn_device *dev, limn_graph **out) {
+  return rewrite_all(g, dev, NULL, out);
+}
+
+int limn_rewrite_known(limn_infer *I, limn_device *dev, limn_graph **out) {
+  rewriter w = {I->g, NULL, NULL, NULL, NULL, I, dev, false};
+  *out = NULL;
+  for (limn_ref r = 1; r <= I->g->nnode; r++)
+    if (rewrite_branch(&w, r).tag != LIMN_A_NONE)
+      return rewrite_all(I->g, dev, I, out);
   return 0;
 }

@@ -216,6 +216,7 @@ static int backward_node(backward *b, limn_ref r) {
     LIMN_TRY(backward_arg(b, b->g->args[at + (uint32_t)i], &a[i]));
   for (int i = first; i < first + regions; i++)
     LIMN_TRY(backward_region(b, &a[i]));
+  if (limn_op_random(n->op)) a[nargs - 1] = limn_aint(b->bg->draws++);
   x = limn_graph_add(b->bg, n->op, a, nargs, 0, 0);
   if (!x) return LIMN_EMEM;
   if (limn_op_get(n->op)->row == LIMN_ROW_H)

@@ -236,7 +236,10 @@ function M.custom(f, vjp)
   return function(...)
     local recording = core.recording()
     local args = pack(...)
-    if not recording then return f(...) end
+    if not recording then
+      local y = core.region_run(f, ...)
+      return y
+    end
     local types, names = {}, {}
     for i = 1, args.n do
       if core.type(args[i]) ~= "tensor" and core.type(args[i]) ~= "cell" then
@@ -255,7 +258,9 @@ function M.custom(f, vjp)
         args.n, args.n == 1 and "" or "s"))
     end
     local y
-    if recording == "tape" then y = core.run(fg, unpack(args, 1, args.n)) end
+    if recording == "tape" then 
+      y = core.region_run(core.run, fg, unpack(args, 1, args.n))
+    end
     local out = core.custom_node(args, fg, vg, y)
     return out
   end
