@@ -240,7 +240,8 @@ static int region_fix(region_emit *k, int which) {
   limn_plan *p = k->e->p;
   limn_region_plan *r = k->plan;
   uint32_t at = p->nstep;
-  r->fix[which] = limn_arena_alloc(k->e->a, (k->ncarry + 1) * sizeof(limn_step));
+  r->fix[which] = limn_arena_alloc(k->e->a,
+                                   (k->ncarry + 1) * sizeof(limn_step));
   if (!r->fix[which]) return LIMN_EMEM;
   for (uint32_t i = 0; i < k->ncarry; i++) {
     const limn_operand *from = which ? &r->spare[i] : &k->in[i].o;
@@ -265,7 +266,8 @@ static int region_step(region_emit *k, int kind) {
   if (pred) emit_set(e, s, false, 0, &k->pred);
   for (uint32_t i = 0; i < k->nin; i++)
     if (k->in[i].at >= 0) emit_set(e, s, false, k->in[i].at, &k->in[i].o);
-  for (uint32_t i = 0; i < k->nout; i++) emit_set(e, s, true, (int)i, &k->out[i]);
+  for (uint32_t i = 0; i < k->nout; i++)
+    emit_set(e, s, true, (int)i, &k->out[i]);
   for (uint32_t i = 0; i < r->ncarry; i++) emit_touch(e, s, r->spare[i].slot);
   if (kind == LIMN_STEP_WHILE) emit_touch(e, s, r->test.slot);
   if (r->scratch >= 0) emit_touch(e, s, (uint16_t)r->scratch);

@@ -503,8 +503,8 @@ static int plan_prepare(limn_plan *p) {
   p->held = limn_arena_alloc(&p->mem, (p->g->nin + 1) * sizeof(void *));
   p->draw = limn_arena_alloc(&p->mem,
                              (p->expanded->draws + 1u) * sizeof *p->draw);
-  if (!p->draw || !p->slot || !p->imm || !p->host_value || !p->bind || !p->written ||
-      !p->spare || !p->commit || !p->held)
+  if (!p->draw || !p->slot || !p->imm || !p->host_value || !p->bind ||
+      !p->written || !p->spare || !p->commit || !p->held)
     return LIMN_EMEM;
   for (uint32_t i = 0; i < p->nslot; i++)
     if (p->info[i].kind != LIMN_SLOT_TEMP) p->bind[p->nbind++] = (uint16_t)i;

@@ -258,7 +258,7 @@ function M.custom(f, vjp)
         args.n, args.n == 1 and "" or "s"))
     end
     local y
-    if recording == "tape" then 
+    if recording == "tape" then
       y = core.region_run(core.run, fg, unpack(args, 1, args.n))
     end
     local out = core.custom_node(args, fg, vg, y)
