@@ -53,10 +53,23 @@ void emit_known(emitter *e, limn_ref r, const limn_operand *o) {
   v->v = o->v;
 }
 
+/* The memory of a node that others are parts of. */
+int emit_home(emitter *e, limn_ref r, limn_operand *out) {
+  if (e->val[r - 1].state == EMIT_MEM) return emit_memory(e, r, out);
+  return emit_dest(e, r, out);
+}
+
 int emit_dest(emitter *e, limn_ref r, limn_operand *out) {
   const limn_type *t = emit_type(e, r);
+  const emit_place *place = &e->place[r - 1];
   int kind = LIMN_SLOT_TEMP;
   int32_t index = 0;
+  if (place->home) {
+    LIMN_TRY(emit_home(e, place->home, out));
+    out->v = place->v;
+    emit_known(e, r, out);
+    return 0;
+  }
   /* A result that is a cell's value too is a view of the cell's memory. */
   if (e->write_of[r - 1] >= 0) {
     kind = LIMN_SLOT_WRITE, index = e->write_of[r - 1];
@@ -412,6 +425,8 @@ static int emit_init(emitter *e) {
   e->head = limn_arena_alloc(e->tmp, n * sizeof *e->head);
   e->deferred = limn_arena_alloc(e->tmp, n);
   e->pool = limn_arena_alloc(e->tmp, EMIT_POOL * sizeof *e->pool);
+  e->place = limn_arena_alloc(e->tmp, n * sizeof *e->place);
+  e->chain = limn_arena_alloc(e->tmp, n * sizeof *e->chain);
   for (int i = 0; i < LIMN_COUNT(ints); i++) {
     *ints[i] = limn_arena_alloc(e->tmp, n * sizeof(int32_t));
     if (!*ints[i]) return LIMN_EMEM;
@@ -420,8 +435,9 @@ static int emit_init(emitter *e) {
                                (e->g->nout + 1) * sizeof *e->p->out);
   e->p->write = limn_arena_alloc(&e->p->mem,
                                  (e->g->ncell + 1) * sizeof *e->p->write);
-  return e->pool && e->val && e->member && e->head && e->deferred &&
-                 e->p->out && e->p->write ? 0 : LIMN_EMEM;
+  if (!e->place || !e->chain || !e->pool) return LIMN_EMEM;
+  return e->val && e->member && e->head && e->deferred && e->p->out &&
+                 e->p->write ? 0 : LIMN_EMEM;
 }
 
 /* Whether the node is x in the same order under another shape. */
@@ -476,6 +492,7 @@ int limn_emit(limn_plan *p, limn_infer *I, limn_fused *f, limn_arena *tmp) {
   LIMN_TRY(emit_init(&e));
   emit_index(&e);
   LIMN_TRY(emit_host(&e));
+  LIMN_TRY(emit_places(&e));
   for (limn_ref r = 1; r <= e.g->nnode; r++) {
     if (!f->needed[r - 1] || f->canon[r - 1] != r) continue;
     int rc = emit_node(&e, r);

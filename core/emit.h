@@ -13,6 +13,14 @@ typedef struct {
   limn_arg number; /* EMIT_NUMBER: a host value of the graph */
 } emit_value;
 
+/* Where a node's value is to be made: as a part of another's; and, of the last
+ * update of a chain, whether its parts are all there is. */
+typedef struct {
+  limn_ref home; /* 0: in memory of its own */
+  limn_view v;   /* of home's memory */
+  bool covered;
+} emit_place;
+
 typedef struct {
   limn_context *c;
   limn_plan *p;
@@ -32,17 +40,23 @@ typedef struct {
   int32_t *instr;      /* per node: instruction in the group being emitted */
   int32_t *instr_stamp;
   int32_t stamp;
+  emit_place *place;   /* per node */
+  limn_ref *chain;     /* per update: the one whose memory it writes */
 } emitter;
 
 /* emit.c */
 const limn_type *emit_type(const emitter *e, limn_ref r);
 limn_ref emit_canon(const emitter *e, limn_arg a);
+/* Note where node r's value is. */
+void emit_known(emitter *e, limn_ref r, const limn_operand *o);
 int emit_slot(emitter *e, int kind, uint32_t index, int dtype,
               const limn_shape *s, uint16_t *slot);
 int emit_temp(emitter *e, int dtype, const limn_shape *s, limn_operand *out);
-/* Dense memory for the value of node r: an output, a cell's write or scratch;
- * notes it as the node's value. */
+/* Memory for the value of node r: an output, a cell's write, scratch (dense all
+ * of them), or its place in another's; notes it as the node's value. */
 int emit_dest(emitter *e, limn_ref r, limn_operand *out);
+/* The same for a node that others are parts of, which may have it already. */
+int emit_home(emitter *e, limn_ref r, limn_operand *out);
 int emit_step(emitter *e, int kind, int op, int nin, int nout, limn_ref r,
               limn_step **out);
 void emit_set(emitter *e, limn_step *s, bool output, int i,
@@ -67,6 +81,9 @@ bool emit_is_tensor(const emitter *e, limn_arg a);
 int emit_site(emitter *e, limn_ref r, const char *what, uint32_t *site);
 
 #define EMIT_POOL 256 /* list elements of one op's resolved arguments */
+
+/* emit_place.c: which values are made in their place. */
+int emit_places(emitter *e);
 
 /* emit_out.c: results, writes of cells, and what may be done in place. */
 int emit_outs(emitter *e);

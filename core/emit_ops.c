@@ -260,13 +260,27 @@ static int ops_into(emitter *e, limn_arg a, const limn_operand *to,
   return emit_copy(e, &x, to, r);
 }
 
+/* Whether a was made there. */
+static bool ops_there(const emitter *e, limn_arg a, const limn_operand *to) {
+  const emit_value *v;
+  if (!emit_is_tensor(e, a)) return false;
+  v = &e->val[emit_canon(e, a) - 1];
+  if (v->state != EMIT_MEM || v->slot != to->slot || v->dtype != to->dtype ||
+      v->v.ndim != to->v.ndim || v->v.offset != to->v.offset)
+    return false;
+  for (int d = 0; d < to->v.ndim; d++)
+    if (v->v.d[d] != to->v.d[d] || (to->v.d[d] > 1 && v->v.s[d] != to->v.s[d]))
+      return false;
+  return true;
+}
+
 static int ops_cat(emitter *e, limn_ref r, const limn_type *a) {
   const limn_arg *list = &limn_node_args(e->g, r)[0];
   const limn_type *t = emit_type(e, r);
   limn_operand out, part;
   int dim = ops_dim(&a[1], t->shape.ndim);
   int64_t at = 0;
-  LIMN_TRY(emit_dest(e, r, &out));
+  LIMN_TRY(emit_home(e, r, &out));
   for (uint32_t i = 0; i < list->n; i++) {
     limn_arg x = e->g->args[list->u.at + i];
     int64_t n = emit_type(e, x.u.ref)->shape.d[dim];
@@ -274,7 +288,7 @@ static int ops_cat(emitter *e, limn_ref r, const limn_type *a) {
     part.v.d[dim] = n;
     part.v.offset += at * part.v.s[dim];
     at += n;
-    LIMN_TRY(ops_into(e, x, &part, r));
+    if (!ops_there(e, x, &part)) LIMN_TRY(ops_into(e, x, &part, r));
   }
   return 0;
 }
@@ -305,14 +319,17 @@ static int ops_update(emitter *e, limn_ref r, const limn_type *a) {
   const limn_arg *args = limn_node_args(e->g, r);
   limn_type s[LIMN_MAXARGS];
   limn_operand out, part;
-  LIMN_TRY(emit_dest(e, r, &out));
-  LIMN_TRY(ops_into(e, args[0], &out, r));
+  limn_ref last = e->chain[r - 1];
+  LIMN_TRY(emit_home(e, last, &out));
+  if (r != last) emit_known(e, r, &out);
+  if (!e->place[last - 1].covered && !ops_there(e, args[0], &out))
+    LIMN_TRY(ops_into(e, args[0], &out, r));
   memset(s, 0, sizeof s);
   s[0] = a[0];
   for (int i = 1; i < 5; i++) s[i] = a[i + 1];
   part = out;
   LIMN_TRY(limn_op_get(OP_slice)->view(e->c, s, &out.v, &part.v));
-  return ops_into(e, args[1], &part, r);
+  return ops_there(e, args[1], &part) ? 0 : ops_into(e, args[1], &part, r);
 }
 
 /* Chosen by expand_conv where it suits. */

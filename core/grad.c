@@ -198,7 +198,8 @@ static void grad_mark(grad_walk *w) {
 }
 
 static void grad_sum(limn_builder *b, limn_arg *sum, limn_arg g) {
-  *sum = sum->tag == LIMN_A_NONE ? g : limn_calc2(b, OP_add, *sum, g);
+  if (sum->tag == LIMN_A_NONE) *sum = g;
+  else if (!limn_grad_join(b, sum, g)) *sum = limn_calc2(b, OP_add, *sum, g);
 }
 
 /* Add g to what x has got. A number stands for a tensor of it. */

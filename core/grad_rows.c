@@ -152,6 +152,47 @@ limn_arg grad_slice(limn_builder *b, const limn_arg *args, limn_arg g) {
   return grad_place(b, limn_build_zeros(b, args[0]), g, args + 1);
 }
 
+/* Whether two regions, as arguments of update, have no element in common for
+ * every size: in some dim one ends before the other begins. */
+static bool grad_apart(const limn_builder *b, const limn_arg *x,
+                       const limn_arg *y) {
+  const limn_arg *pool = b->g->args;
+  uint32_t n = LIMN_MIN(x[2].n, y[2].n);
+  for (uint32_t d = 0; d < n; d++) {
+    limn_arg f[2] = {pool[x[2].u.at + d], pool[y[2].u.at + d]};
+    limn_arg l[2] = {pool[x[3].u.at + d], pool[y[3].u.at + d]};
+    for (int i = 0; i < 2; i++)
+      if (l[i].tag == LIMN_A_INT && f[1 - i].tag == LIMN_A_INT &&
+          l[i].u.i > 0 && l[i].u.i < f[1 - i].u.i)
+        return true;
+  }
+  return false;
+}
+
+/* sum + g where both are zeros with parts put in: all into the same zeros. It
+ * is what the gradient of a tensor is of which all parts were used. */
+bool limn_grad_join(limn_builder *b, limn_arg *sum, limn_arg g) {
+  limn_arg a[6], x = *sum;
+  if (b->rc || !limn_arg_tensor(b, g) || !limn_arg_tensor(b, x) ||
+      limn_graph_node(b->g, g.u.ref)->op != OP_update)
+    return false;
+  memcpy(a, limn_node_args(b->g, g.u.ref), sizeof a);
+  for (int depth = 0; limn_arg_tensor(b, x); depth++) {
+    const limn_arg *y = limn_node_args(b->g, x.u.ref);
+    int op = limn_graph_node(b->g, x.u.ref)->op;
+    if (op == OP_full_like && depth && limn_arg_is(y[1], 0)) break;
+    if (op != OP_update || !grad_apart(b, a, y)) return false;
+    x = y[0];
+  }
+  if (!limn_arg_tensor(b, a[0]) ||
+      limn_graph_node(b->g, a[0].u.ref)->op != OP_full_like ||
+      !limn_arg_is(limn_node_args(b->g, a[0].u.ref)[1], 0))
+    return false;
+  a[0] = *sum;
+  *sum = limn_build(b, OP_update, a, 6);
+  return true;
+}
+
 /* Arguments x v first last step drop. */
 void grad_update(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
                  limn_arg *out) {

@@ -53,6 +53,7 @@ limn_arg grad_extreme(limn_builder *b, limn_arg a, limn_arg y, limn_arg g,
                       limn_arg dims, limn_arg keep);
 limn_arg grad_permute(limn_builder *b, const limn_arg *args, limn_arg g);
 limn_arg grad_slice(limn_builder *b, const limn_arg *args, limn_arg g);
+bool limn_grad_join(limn_builder *b, limn_arg *sum, limn_arg g);
 limn_arg grad_windows(limn_builder *b, const limn_arg *args, limn_arg g);
 
 /* -- conv.c -- */
