@@ -75,6 +75,18 @@ static void fixed_vector(limn_str *o, int dtype) {
                 limn_dtype_float(dtype) ? "mad(a, b, c)" : "((a) * (b) + (c))");
 }
 
+static void fixed_norm(const limn_step *s, limn_str *o) {
+  bool back = s->op == OP_layer_norm_back || s->op == OP_rms_norm_back;
+  bool centred = s->op == OP_layer_norm || s->op == OP_layer_norm_back;
+  bool f64 = s->in[0].dtype == LIMN_F64;
+  fixed_type(o, 'X', s->in[0].dtype);
+  limn_str_addf(o, "#define EPS BITS_%s(N_(3))\n%s%s", f64 ? "F64" : "F32",
+                centred ? "#define CENTRED\n" : "",
+                back ? "#define BACK\n" : "");
+  if (back || s->flag) limn_str_add(o, "#define HAS_P\n");
+  if (back ? s->flag : s->bias) limn_str_add(o, "#define HAS_Q\n");
+}
+
 static void fixed_kind(const limn_step *s, limn_str *o, bool vector) {
   int in = s->in[0].dtype, out = s->out[0].dtype;
   const char *brief = limn_dtype_short(limn_dtype_compute(in));
@@ -110,6 +122,9 @@ static void fixed_kind(const limn_step *s, limn_str *o, bool vector) {
     limn_str_addf(o, "#define LOWEST K_LOWEST_%s\n#define MAXX MAX_%s\n", brief,
                   brief);
     if (s->op == OP_log_softmax) limn_str_add(o, "#define LOGARITHM\n");
+    break;
+  case LIMN_STEP_NORM:
+    fixed_norm(s, o);
     break;
   case LIMN_STEP_CUM:
     fixed_type(o, 'X', in);

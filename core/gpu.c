@@ -18,6 +18,7 @@ static const struct {
     {"gemm_cpu", limn_k_gemm_cpu},
     {"arg", limn_k_arg},
     {"row", limn_k_row},
+    {"norm", limn_k_norm},
     {"cum", limn_k_cum},
     {"sort", limn_k_sort},
     {"index", limn_k_index},

@@ -1,4 +1,5 @@
-/* Inside gpu_step.c and gpu_sort.c: one step on its way to launches. */
+/* Inside gpu_step.c, gpu_lines.c and gpu_sort.c: one step on its way to
+ * launches. */
 #ifndef LIMN_GPU_JOB_H
 #define LIMN_GPU_JOB_H
 
@@ -54,6 +55,12 @@ static inline void step_offset(limn_gpu_launch *l, const limn_operand *o) {
   limn_gpu_num_patch(&l->args, LIMN_GPU_OFFSET, o->dtype, o->slot, o->v.offset);
 }
 
+/* gpu_lines.c: how many work-items share a line of n elements, and how many
+ * groups that makes. */
+int limn_gpu_lanes(const limn_gpu *g, int64_t lines, int64_t n, bool side);
+size_t limn_gpu_line_groups(const limn_gpu *g, int64_t lines, int lanes);
+int limn_gpu_lines(gpu_job *j, const char *name, int nums);
+int limn_gpu_norm(gpu_job *j);
 /* gpu_sort.c */
 int limn_gpu_sort(gpu_job *j);
 

@@ -12,26 +12,6 @@ static int64_t step_numel(const limn_operand *o) {
   return limn_numel(o->v.ndim, o->v.d);
 }
 
-/* How many work-items share an output of a line of n elements: enough to keep
- * the device busy, as long as each has some elements of its own. */
-static int step_lanes(const limn_gpu *g, int64_t lines, int64_t n, bool side) {
-  int64_t want = g->units * 512;
-  int lanes = 1;
-  if (g->cpu) return 1;
-  while (lanes < (int)g->local && (int64_t)lanes * 8 <= n &&
-         lines * lanes < want)
-    lanes *= 2;
-  /* Neighbours on a GPU should read neighbours. */
-  if (side)
-    while (lanes < 32 && lanes < (int)g->local && lanes * 2 <= n) lanes *= 2;
-  return lanes;
-}
-
-static size_t step_line_groups(const limn_gpu *g, int64_t lines, int lanes) {
-  int64_t across = g->local / (uint32_t)lanes;
-  return (size_t)((lines + across - 1) / across);
-}
-
 /* -- Groups and reductions ------------------------------------------------- */
 
 static int step_group(gpu_job *j) {
@@ -56,8 +36,8 @@ static limn_gpu_reduce step_reduction(const limn_gpu *g, const limn_step *s) {
   r.nred = limn_numel(in->v.ndim - s->nkeep, in->v.d + s->nkeep);
   last = in->v.ndim > s->nkeep ? in->v.s[in->v.ndim - 1] : 0;
   r.apart = last != 1;
-  r.lanes = step_lanes(g, r.nout, r.nred, !r.apart);
-  groups = (int64_t)step_line_groups(g, r.nout, r.lanes);
+  r.lanes = limn_gpu_lanes(g, r.nout, r.nred, !r.apart);
+  groups = (int64_t)limn_gpu_line_groups(g, r.nout, r.lanes);
   /* Too few groups for the device, and long lines: split those. */
   most = LIMN_MIN(r.nred / ((int64_t)r.lanes * 64), 1024);
   if ((g->cpu || r.lanes == (int)g->local) && groups < g->units && most > 1)
@@ -80,7 +60,7 @@ static int step_reduce(gpu_job *j) {
   LIMN_GO(limn_codegen_reduce(j->c, s, (int)j->g->local, &r, &j->src, &l->args,
                               &second));
   LIMN_GO(step_kernel(j, l, "k"));
-  l->groups[0] = step_line_groups(j->g, r.nout, r.lanes);
+  l->groups[0] = limn_gpu_line_groups(j->g, r.nout, r.lanes);
   l->groups[1] = (size_t)r.splits;
   if (r.splits > 1) {
     int acc = limn_codegen_acc(s);
@@ -168,8 +148,8 @@ static int step_product_gpu(gpu_job *j, const step_product *p) {
   LIMN_TRY(step_product_launch(j, p, &l));
   if (dots) {
     bool apart = p->bn == 1 && p->n > 1;
-    int lanes = step_lanes(g, p->m * p->n * p->batch, p->k, !apart);
-    groups = (int64_t)step_line_groups(g, p->m * p->n, lanes);
+    int lanes = limn_gpu_lanes(g, p->m * p->n * p->batch, p->k, !apart);
+    groups = (int64_t)limn_gpu_line_groups(g, p->m * p->n, lanes);
     step_product_end(l, lanes, apart, groups, 0);
     l->groups[0] = (size_t)(groups * p->batch);
     return step_kernel(j, l, "gemm_dot");
@@ -327,37 +307,6 @@ static int step_matmul(gpu_job *j) {
   return j->s->group ? step_epilogue(j) : 0;
 }
 
-/* -- Lines: arg, row and cum ----------------------------------------------- */
-
-static int step_lines(gpu_job *j, const char *name, int nums) {
-  const limn_step *s = j->s;
-  const int64_t *d = s->in[0].v.d;
-  int64_t lines = d[0] * d[2], n = d[1];
-  limn_gpu_launch *l;
-  int lanes;
-  bool apart = d[2] > 1;
-  if (lines == 0 || (n == 0 && s->kind != LIMN_STEP_ARG)) return 0;
-  lanes = step_lanes(j->g, lines, n, !apart && s->kind != LIMN_STEP_CUM);
-  LIMN_TRY(step_text(j, name, nums));
-  LIMN_TRY(step_launch(j, &l));
-  step_slot(l, &s->out[0]);
-  step_slot(l, &s->in[0]);
-  limn_gpu_num(&l->args, lines);
-  limn_gpu_num(&l->args, n);
-  limn_gpu_num(&l->args, d[2]);
-  limn_gpu_num(&l->args, lanes);
-  limn_gpu_num(&l->args, apart);
-  if (s->kind == LIMN_STEP_ARG) limn_gpu_num(&l->args, s->base);
-  step_offset(l, &s->out[0]);
-  step_offset(l, &s->in[0]);
-  if (s->kind == LIMN_STEP_CUM) {
-    limn_gpu_num(&l->args, s->flag);
-    limn_gpu_num(&l->args, (n + lanes - 1) / lanes);
-  }
-  l->groups[0] = step_line_groups(j->g, lines, lanes);
-  return step_kernel(j, l, name);
-}
-
 /* -- Positions ------------------------------------------------------------- */
 
 /* What select and gather have in common; inputs are x and index. */
@@ -468,11 +417,13 @@ static int step_lower(gpu_job *j) {
   case LIMN_STEP_MATMUL:
     return step_matmul(j);
   case LIMN_STEP_ARG:
-    return step_lines(j, "arg", 8);
+    return limn_gpu_lines(j, "arg", 8);
   case LIMN_STEP_ROW:
-    return step_lines(j, "row", 7);
+    return limn_gpu_lines(j, "row", 7);
+  case LIMN_STEP_NORM:
+    return limn_gpu_norm(j);
   case LIMN_STEP_CUM:
-    return step_lines(j, "cum", 9);
+    return limn_gpu_lines(j, "cum", 9);
   case LIMN_STEP_SELECT:
     return step_select(j);
   case LIMN_STEP_GATHER:
@@ -538,6 +489,10 @@ bool limn_gpu_supports(limn_device *d, int op, int dtype) {
   switch (op) {
   case OP_softmax:
   case OP_log_softmax:
+  case OP_layer_norm:
+  case OP_rms_norm:
+  case OP_layer_norm_back:
+  case OP_rms_norm_back:
     return limn_dtype_float(dtype);
   case OP_matmul:
   case OP_cumsum:
