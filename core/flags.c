@@ -20,7 +20,7 @@
  *   LIMN_NVRTC_LIB    path of NVRTC, CUDA's compiler for kernels
  *   LIMN_CUBLAS_LIB   path of cuBLAS, for products; "off": own kernels
  *   LIMN_CACHE        folder for compiled CUDA kernels, which may be removed at
- *                     any time; "off": none is kept. Default: limn in
+ *                     any time; "off" or "": none is kept. Default: limn in
  *                     $XDG_CACHE_HOME or in ~/.cache
  *
  * Unknown names are ignored: a variable set for a newer release must not stop
@@ -89,12 +89,12 @@ static void flags_path(char *out, size_t n, const char *name) {
 
 /* A relative folder would be another one in every directory. */
 static void flags_cache(char *out, size_t n) {
-  const char *named = flags_env("LIMN_CACHE");
+  const char *named = getenv("LIMN_CACHE");
   const char *xdg = flags_env("XDG_CACHE_HOME"), *home = flags_env("HOME");
   int len = 0;
   out[0] = 0;
-  if (!strcmp(named, "off")) return;
-  if (named[0])
+  if (named && (!named[0] || !strcmp(named, "off"))) return;
+  if (named)
     len = snprintf(out, n, "%s", named);
   else if (xdg[0] == '/')
     len = snprintf(out, n, "%s/limn", xdg);
