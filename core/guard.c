@@ -38,7 +38,8 @@ static void guard_host(const limn_graph *g, limn_arg a, int depth,
     uint32_t name = g->mode[x[0].u.i].name;
     limn_str_addf(s, "%s.training", name ? limn_graph_text(g, name) : "module");
   } else if (n->kind == LIMN_V_TENSOR || n->op == OP_number) {
-    limn_str_add(s, limn_arg_text(g, a, buf, sizeof buf));
+    const char *name = limn_arg_text(g, a, buf, sizeof buf);
+    limn_str_add(s, n->kind == LIMN_V_BOOL ? name + 1 : name); /* a mode */
   } else if (sign && n->nargs == 2) {
     guard_host(g, x[0], depth + 1, s);
     limn_str_addf(s, " %s ", sign);
@@ -81,6 +82,18 @@ static void guard_text(const limn_infer *I, limn_ref r, char *buf, size_t n) {
   limn_str_free(&s);
 }
 
+/* limn.by_device has a branch for one kind of device only. */
+static int guard_device(const limn_infer *I, limn_ref r, const char *line) {
+  limn_arg kind = limn_node_args(I->g, r)[0];
+  bool cpu = !strcmp(limn_graph_text(I->g, kind.u.str), "cpu");
+  return limn_hint(
+      I->c,
+      limn_fail(I->c, LIMN_EGUARD, "%s%sthis run is on %s, for which "
+                "limn.by_device has nothing", line, *line ? ": " : "",
+                I->device ? I->device : cpu ? "a GPU" : "the CPU"),
+      "give it %s = function(...) ... end, too", cpu ? "gpu" : "cpu");
+}
+
 int limn_guards_check(limn_infer *I) {
   limn_graph *g = I->g;
   char text[160];
@@ -92,6 +105,8 @@ int limn_guards_check(limn_infer *I) {
     LIMN_TRY(limn_infer_upto(I, a.u.ref));
     t = &I->t[a.u.ref - 1];
     if (!t->known || t->i) continue;
+    if (limn_graph_node(g, a.u.ref)->op == OP_on)
+      return guard_device(I, a.u.ref, line);
     guard_text(I, a.u.ref, text, sizeof text);
     return limn_hint(
         g->c,

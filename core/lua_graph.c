@@ -71,15 +71,22 @@ static void graph_number_arg(graph_call *k, lua_State *L, int i,
                              uint32_t input) {
   limn_graph *g = k->u->g;
   char got[300];
+  int kind = limn_graph_node(g, g->in[input].ref)->kind;
   limn_value v;
   if (lua_type(L, i) == LUA_TNUMBER) {
-    k->in[input].number = lua_tonumber(L, i);
-    if (k->value) k->value[input] = limn_vnum(lua_tonumber(L, i));
+    double x = lua_tonumber(L, i);
+    k->in[input].number = x;
+    if (k->value)
+      k->value[input] = kind == LIMN_V_REAL ? limn_vreal(x) : limn_vnum(x);
     return;
   }
-  if (k->value && limn_lua_dim(k->st, L, i) &&
+  if (k->value && (limn_lua_dim(k->st, L, i) || kind != LIMN_V_REAL) &&
       limn_lua_value(k->st, L, i, &v)) {
-    k->value[input] = v;
+    if (kind == LIMN_V_DTYPE && v.tag == LIMN_A_STR) {
+      v.i = limn_dtype_find(v.s);
+      v.tag = LIMN_A_DTYPE;
+    }
+    k->value[input] = v; /* inside a gradient a region has its inputs so */
     return;
   }
   if (lua_istable(L, i) && luaL_getmetafield(L, i, "limn_number")) {

@@ -96,6 +96,103 @@ static void inline_mode(inline_state *r, lua_State *L, uint32_t index,
   out->tag = LIMN_X_TRACED, out->trace = t, out->ref = ref;
 }
 
+/* A cell's value taken before this graph writes to it. */
+static void inline_fix_cell(inline_state *r, lua_State *L, limn_value *v) {
+  limn_trace *t = r->st->c->trace;
+  limn_arg a;
+  limn_tensor *now;
+  if (v->tag != LIMN_X_CELL) return;
+  limn_lua_check(r->st, L, limn_trace_arg(t, v, &a));
+  if (t->tape) {
+    limn_lua_check(r->st, L, limn_cell_get(v->cell, NULL, &now));
+    limn_tensor_retain(now);
+    v->tag = LIMN_X_TENSOR, v->t = now;
+    limn_handle *h = limn_lua_new_tensor(r->st, L);
+    h->t = now;
+    luaL_ref(L, r->keep);
+  } else {
+    v->tag = LIMN_X_TRACED, v->trace = t, v->ref = a.u.ref;
+  }
+}
+
+/* A node with regions, or a print, in a trace: as it is. */
+static void inline_region(inline_state *r, lua_State *L, limn_ref n) {
+  const limn_node *nd = limn_graph_node(r->g, n);
+  limn_trace *t = r->st->c->trace;
+  limn_value *out = &r->of[n - 1];
+  limn_arg a[LIMN_MAXARGS] = {{0}};
+  int first, count = limn_op_regions(nd->op, &first);
+  r->npool = 0;
+  for (int i = 0; i < nd->nargs; i++) {
+    limn_arg x = limn_node_args(r->g, n)[i];
+    limn_graph *f = i >= first && i < first + count
+                        ? limn_graph_region(r->g, x) : NULL;
+    limn_value v = inline_arg(r, x);
+    uint32_t at;
+    limn_lua_check(r->st, L, limn_trace_arg(t, &v, &a[i]));
+    if (!f) continue;
+    limn_lua_check(r->st, L, limn_graph_add_region(t->g, f, &at));
+    a[i] = limn_aint(at);
+  }
+  limn_lua_check(r->st, L, limn_trace_op(t, nd->op, a, nd->nargs, &out->ref));
+  out->tag = LIMN_X_TRACED, out->trace = t;
+  if (limn_node_effect(t->g, out->ref))
+    limn_lua_check(r->st, L, limn_graph_add_effect(t->g, out->ref));
+}
+
+static void inline_push(inline_state *r, lua_State *L, limn_arg a) {
+  limn_value v;
+  if (a.tag == LIMN_A_REF) inline_fix_cell(r, L, &r->of[a.u.ref - 1]);
+  v = inline_arg(r, a);
+  if (v.tag == LIMN_X_TENSOR) limn_tensor_retain(v.t);
+  limn_lua_push(r->st, L, &v);
+}
+
+/* The same on a tape: control.lua calls the regions, so that what they do is
+ * recorded. Pushes replay, the op's name, and for each argument a list of
+ * values, a graph, or the value; its results are a list, which `keep` keeps. */
+static void inline_replay(inline_state *r, lua_State *L, limn_ref n) {
+  const limn_node *nd = limn_graph_node(r->g, n);
+  int first, count = limn_op_regions(nd->op, &first);
+  luaL_checkstack(L, LIMN_MAXARGS + 8, "regions");
+  lua_getfield(L, LUA_REGISTRYINDEX, "limn.replay");
+  lua_pushstring(L, limn_op_get(nd->op)->name);
+  for (int i = 0; i < nd->nargs; i++) {
+    limn_arg x = limn_node_args(r->g, n)[i];
+    limn_graph *f = limn_graph_region(r->g, x);
+    if (i >= first && i < first + count && f) {
+      limn_graph_retain(f);
+      limn_lua_push_graph(r->st, L, f);
+    } else if (x.tag == LIMN_A_LIST) {
+      lua_createtable(L, (int)x.n, 0);
+      for (uint32_t k = 0; k < x.n; k++) {
+        inline_push(r, L, r->g->args[x.u.at + k]);
+        lua_rawseti(L, -2, (int)k + 1);
+      }
+    } else {
+      inline_push(r, L, x);
+    }
+  }
+  lua_call(L, nd->nargs + 1, 1);
+  r->of[n - 1].tag = LIMN_A_LIST;
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, r->keep, (int)n);
+  if (nd->op == OP_custom) { /* it stands for its first result */
+    lua_rawgeti(L, -1, 1);
+    limn_lua_value(r->st, L, -1, &r->of[n - 1]);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+static void inline_picked(inline_state *r, lua_State *L, limn_ref n) {
+  const limn_arg *a = limn_node_args(r->g, n);
+  lua_rawgeti(L, r->keep, (int)a[0].u.ref);
+  lua_rawgeti(L, -1, (int)a[1].u.i);
+  limn_lua_value(r->st, L, -1, &r->of[n - 1]);
+  lua_pop(L, 2); /* the list keeps it */
+}
+
 /* The value of node n (1-based); op results are kept by the table. */
 static void inline_node(inline_state *r, lua_State *L, limn_ref n,
                               const limn_value *in) {
@@ -114,10 +211,13 @@ static void inline_node(inline_state *r, lua_State *L, limn_ref n,
       out->watch = r->g->konst[index].watch;
       return;
     case OP_mode: inline_mode(r, L, index, out); return;
-    case OP_custom: case OP_pick: case OP_cond: case OP_while: case OP_scan:
-      limn_lua_fail(r->st, L, "call the Lua function itself",
-                    "a graph with regions cannot be called inside a trace or "
-                    "a gradient yet");
+    case OP_custom: case OP_cond: case OP_while: case OP_scan: case OP_print:
+      if (r->st->c->trace->tape) inline_replay(r, L, n);
+      else inline_region(r, L, n);
+      return;
+    case OP_pick:
+      if (!r->st->c->trace->tape) break;
+      inline_picked(r, L, n);
       return;
     default: break;
   }
@@ -163,26 +263,6 @@ static void inline_writes(inline_state *r, lua_State *L) {
   }
 }
 
-/* A cell's value taken before this graph writes to it. */
-static void inline_fix_cell(inline_state *r, lua_State *L,
-                                  limn_value *v) {
-  limn_trace *t = r->st->c->trace;
-  limn_arg a;
-  limn_tensor *now;
-  if (v->tag != LIMN_X_CELL) return;
-  limn_lua_check(r->st, L, limn_trace_arg(t, v, &a));
-  if (t->tape) {
-    limn_lua_check(r->st, L, limn_cell_get(v->cell, NULL, &now));
-    limn_tensor_retain(now);
-    v->tag = LIMN_X_TENSOR, v->t = now;
-    limn_handle *h = limn_lua_new_tensor(r->st, L);
-    h->t = now;
-    luaL_ref(L, r->keep);
-  } else {
-    v->tag = LIMN_X_TRACED, v->trace = t, v->ref = a.u.ref;
-  }
-}
-
 int limn_lua_inline(limn_lua *st, lua_State *L, limn_graph *g,
                         const limn_value *in) {
   inline_state r = {st, g, NULL, NULL, 0, 0};
@@ -194,15 +274,8 @@ int limn_lua_inline(limn_lua *st, lua_State *L, limn_graph *g,
   luaL_checkstack(L, (int)g->nout + 16, "results");
   for (limn_ref n = 1; n <= g->nnode; n++) inline_node(&r, L, n, in);
   inline_guards(&r, L);
-  for (uint32_t i = 0; i < g->nout; i++)
-    if (g->out[i].tag == LIMN_A_REF)
-      inline_fix_cell(&r, L, &r.of[g->out[i].u.ref - 1]);
   base = lua_gettop(L) + 1;
-  for (uint32_t i = 0; i < g->nout; i++) {
-    limn_value v = inline_arg(&r, g->out[i]);
-    if (v.tag == LIMN_X_TENSOR) limn_tensor_retain(v.t);
-    limn_lua_push(st, L, &v);
-  }
+  for (uint32_t i = 0; i < g->nout; i++) inline_push(&r, L, g->out[i]);
   inline_writes(&r, L);
   return limn_lua_results(g, L, base);
 }

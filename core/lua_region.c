@@ -136,7 +136,49 @@ static int region_scan(lua_State *L) {
   return 1;
 }
 
+/* on_node(kind): whether the run's device is of that kind ("cpu" or "gpu"), as
+ * a plan value */
+static int region_on(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = region_outer(st, L);
+  limn_arg kind;
+  limn_ref r;
+  limn_lua_check(st, L, limn_graph_str_arg(t->g, luaL_checkstring(L, 1),
+                                           &kind));
+  limn_lua_check(st, L, limn_trace_op(t, OP_on, &kind, 1, &r));
+  limn_lua_push_dim(st, L, t, r);
+  return 1;
+}
+
+/* on_guard(kind): the graph is for devices of that kind */
+static int region_on_guard(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_value v;
+  limn_arg a;
+  region_on(L);
+  limn_lua_value(st, L, -1, &v);
+  limn_lua_check(st, L, limn_trace_arg(st->c->trace, &v, &a));
+  limn_lua_check(st, L, limn_trace_guard(st->c->trace, a));
+  return 0;
+}
+
 /* -- In eager code -- */
+
+/* kind_of(...): "cpu" or "gpu": where the first tensor is that decides, else
+ * where limn.on says */
+static int region_kind_of(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_device *dev = st->dev;
+  for (int i = 1; i <= lua_gettop(L); i++) {
+    const limn_handle *h = limn_lua_to(st, L, i, LIMN_U_TENSOR);
+    if (!h || !h->t || (h->t->v.ndim == 0 && h->t->st->dev->ops->host))
+      continue;
+    dev = h->t->st->dev;
+    break;
+  }
+  lua_pushstring(L, dev && !dev->ops->host ? "gpu" : "cpu");
+  return 1;
+}
 
 /* Random numbers inside: each step has a key of its own, made of the key
  * outside, the draw that the whole took, and the number of the step. */
@@ -183,10 +225,20 @@ static int region_same(lua_State *L) {
       limn_type_text(text[1], sizeof text[1], &now));
 }
 
+/* set_replay(function): runs a node with regions on a tape (lua_inline.c) */
+static int region_set_replay(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  lua_setfield(L, LUA_REGISTRYINDEX, "limn.replay");
+  return 0;
+}
+
 static const luaL_Reg region_functions[] = {
     {"region_input", region_input}, {"region_leave", region_leave},
     {"region_give", region_give},   {"region_run", region_run},
     {"region_step", region_step},   {"region_same", region_same},
+    {"on_node", region_on},         {"on_guard", region_on_guard},
+    {"kind_of", region_kind_of},    {"set_replay", region_set_replay},
     {"cond_node", region_cond},     {"while_node", region_while},
     {"scan_node", region_scan},     {NULL, NULL}};
 

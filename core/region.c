@@ -285,6 +285,26 @@ static int region_arrange(region_set *s, uint32_t carry, uint32_t ncells) {
   return rc;
 }
 
+/* Inputs and results as plain lists: a region can be called like a graph. */
+static int region_trees(limn_graph *g) {
+  limn_context *c = g->c;
+  LIMN_TRY(limn_tree_push(c, &g->in_tree, &g->nin_tree, &g->in_tree_cap,
+                          LIMN_T_LIST, g->nin, 0));
+  for (uint32_t i = 0; i < g->nin; i++) {
+    LIMN_TRY(limn_tree_push(c, &g->in_tree, &g->nin_tree, &g->in_tree_cap,
+                            LIMN_T_LEAF, 0, 0));
+    LIMN_TRY(limn_grow(c, &g->statics, &g->static_cap, i + 1,
+                       sizeof *g->statics));
+    g->statics[g->nstatic++] = limn_aref(g->in[i].ref);
+  }
+  LIMN_TRY(limn_tree_push(c, &g->out_tree, &g->nout_tree, &g->out_tree_cap,
+                          LIMN_T_LIST, g->nout, 0));
+  for (uint32_t i = 0; i < g->nout; i++)
+    LIMN_TRY(limn_tree_push(c, &g->out_tree, &g->nout_tree, &g->out_tree_cap,
+                            LIMN_T_LEAF, 0, 0));
+  return 0;
+}
+
 static int region_finish(region_set *s) {
   for (int i = 0; i < s->n; i++) LIMN_TRY(limn_trace_finish(s->t[i]));
   return 0;
@@ -302,6 +322,7 @@ static int region_list(limn_graph *g, const limn_arg *a, uint32_t n,
 
 static int region_add(region_set *s, limn_trace *t, limn_arg *out) {
   uint32_t at;
+  LIMN_TRY(region_trees(t->g));
   LIMN_TRY(limn_graph_add_region(s->outer->g, t->g, &at));
   *out = limn_aint(at);
   return 0;

@@ -23,8 +23,19 @@ describe("A failing allocation", function()
       opt:step(g)
       return l
     end, limn.ones(3, 4), limn.ones(3, "int64"))
-    local infer = limn.trace(function(x) return m(x):softmax(-1) end,
-                             limn.ones(3, 4))
+    -- Control flow: a loop over the rows with a branch and a loop in it.
+    local infer = limn.trace(function(x)
+      local y = m(x):softmax(-1)
+      local w = m[4].weight
+      local _, ys = limn.scan(function(c, r)
+        c = limn.cond(r:sum():gt(0), function() return c + w:sum() * 0 end,
+                      function() return c - 1 end)
+        local n = limn.while_loop(function(i) return i:lt(3) end,
+                                  function(i) return i + 1 end, c * 0)
+        return c, r + n * 0 + limn.rand(2) * 0
+      end, limn.zeros(), y)
+      return ys
+    end, limn.ones(3, 4))
     U.with_file(function(path)
       limn.save(path, {step = step, infer = infer})
       local text, ok = U.run(("LIMN_DEVICES=cpu %s %s 3 4"):format(program,

@@ -222,6 +222,40 @@ function M.cond(pred, f, g, ...)
   return unpack(r, 1, r.n)
 end
 
+--- branches.cpu(...) or branches.gpu(...), by where the run happens: in eager
+-- code where the first tensor among the arguments is, or where limn.on says. A
+-- branch may be missing; a run that needs it raises.
+function M.by_device(branches, ...)
+  if not plain(branches) then
+    fail("by_device: a table of functions is wanted, not "
+      .. describe(branches), "limn.by_device {cpu = f, gpu = g}")
+  end
+  core.options(branches, {"cpu", "gpu"}, "by_device")
+  local f, g = branches.cpu, branches.gpu
+  if f == nil and g == nil then
+    fail("by_device: there is no branch", "limn.by_device {cpu = f, gpu = g}")
+  end
+  if f ~= nil then check_function(f, "by_device: cpu") end
+  if g ~= nil then check_function(g, "by_device: gpu") end
+  local kind = not core.tracing() and core.kind_of(...)
+  local r
+  if f == nil or g == nil then
+    local only = f and "cpu" or "gpu"
+    if not kind then
+      core.on_guard(only)
+    elseif kind ~= only then
+      fail(("by_device: this runs on a %s, for which there is nothing"):format(
+        kind), ("give it %s = function(...) ... end, too"):format(kind))
+    end
+    r = pack((f or g)(...))
+  elseif kind then
+    r = pack(core.region_run(branches[kind], ...))
+  else
+    r = pack(record_cond("by_device", core.on_node "cpu", f, g, pack(...)))
+  end
+  return unpack(r, 1, r.n)
+end
+
 -- -- Loops ----------------------------------------------------------------
 
 -- What a loop carries has tensors for its numbers.
@@ -491,5 +525,71 @@ function M.map(f, xs)
   local _, y = scan("map", f, nil, xs, false)
   return y
 end
+
+-- -- A graph inside a gradient ------------------------------------------
+
+local function joined(...)
+  local all, n = {}, 0
+  for i = 1, select("#", ...) do
+    local list = select(i, ...)
+    for k = 1, #list do all[n + k] = list[k] end
+    n = n + #list
+  end
+  return all, n
+end
+
+-- f(..., and these)
+local function closed(f, outer)
+  return function(...)
+    local all, n = joined({...}, outer)
+    return unpack(pack(f(unpack(all, 1, n))))
+  end
+end
+
+local replay = {}
+
+function replay.cond(pred, xs, f, g)
+  if type(pred) ~= "boolean" then pred = decide("cond", pred) end
+  local r = {core.region_run(pred and f or g, unpack(xs))}
+  return r
+end
+
+replay["while"] = function(carry, outer, test, body)
+  local shape, args = {}, {n = #carry, unpack(carry)}
+  for i = 1, #carry do shape[i] = i end
+  local r = {core.region_run(run_while, closed(test, outer),
+    closed(body, outer), shape, carry, args)}
+  return r
+end
+
+function replay.scan(carry, xs, outer, body, reverse)
+  local function f(c, x)
+    local all, n = joined(c, x, outer)
+    local r, now, y = {body(unpack(all, 1, n))}, {}, {}
+    for i = 1, #carry do now[i] = r[i] end
+    for i = #carry + 1, #r do y[i - #carry] = r[i] end
+    return now, y
+  end
+  local c, y = scan("scan", f, carry, xs, reverse)
+  return (joined(c, y))
+end
+
+function replay.custom(xs, f, vjp)
+  local y = core.region_run(core.run, f, unpack(xs))
+  return {(core.custom_node(xs, f, vjp, y))}
+end
+
+function replay.print(values, text)
+  local i = 0
+  local line = text:gsub("{[{}]", function(s)
+    if s == "{{" then return "{" end
+    i = i + 1
+    return tostring(values[i])
+  end)
+  print(line)
+  return {}
+end
+
+core.set_replay(function(op, ...) return (replay[op](...)) end)
 
 return M
