@@ -44,6 +44,12 @@ void limn_error_prepend(limn_context *c, const char *fmt, ...)
     LIMN_PRINTF(2, 3);
 void limn_error_append(limn_context *c, const char *fmt, ...)
     LIMN_PRINTF(2, 3);
+/* Whether the first line of a message has that word in it; "" always. */
+bool limn_error_says(const char *msg, const char *name);
+/* A path is a module's, then ":" and which function of limn was called there,
+ * if that is no op: "policy.head:topk". The function; *n: the module's length.
+ */
+const char *limn_path_called(const char *path, int *n);
 /* One suggestion, kept apart from the message until it is shown; cleared by
  * limn_fail. Callers fail first, then hint: returns `code` for chaining. */
 int limn_hint(limn_context *c, int code, const char *fmt, ...)

@@ -53,6 +53,13 @@ bool limn_dtype_int(int dtype) {
   return limn_dtype_category(dtype) == 1;
 }
 
+bool limn_dtype_holds(int dtype, int64_t v) {
+  uint8_t item[8];
+  if (dtype == LIMN_I64) return true;
+  limn_store_int(dtype, item, v);
+  return limn_load_int(dtype, item) == v;
+}
+
 int limn_dtype_category(int dtype) {
   return dtype_ok(dtype) ? dtype_table[dtype].category : -1;
 }

@@ -394,6 +394,21 @@ static uint32_t eager_site(const eager_call *e) {
   return limn_error_site(c, e->op, line, "", label);
 }
 
+/* A whole number is an input of its graph, whose plan does not look at it: too
+ * large a one beside ints is found here. Small ones fit every dtype. */
+static int eager_check_numbers(eager_call *e) {
+  limn_type a[LIMN_MAXARGS], r;
+  bool large = false;
+  if (limn_op_get(e->op)->row != LIMN_ROW_E && e->op != OP_masked_fill)
+    return 0;
+  for (int i = 0; i < e->n; i++)
+    large |= e->a[i].tag == LIMN_A_INT && (e->a[i].i < 0 || e->a[i].i > 127);
+  if (!large) return 0;
+  for (int i = 0; i < e->n; i++) eager_type(&e->a[i], &a[i], NULL, NULL);
+  if (limn_infer_op(e->c, e->op, a, e->n, &r) >= 0) return 0;
+  return e->c->last == LIMN_EDTYPE ? eager_locate(e, LIMN_EDTYPE) : 0;
+}
+
 static int eager_run(eager_call *e, limn_device *dev, limn_value *out) {
   limn_context *c = e->c;
   limn_graph *g;
@@ -402,6 +417,7 @@ static int eager_run(eager_call *e, limn_device *dev, limn_value *out) {
   eager_key(e, &e->op, sizeof e->op);
   for (int i = 0; i < e->n; i++) LIMN_TRY(eager_scan(e, &e->p[i], &e->a[i]));
   LIMN_TRY(eager_check_device(e, dev));
+  LIMN_TRY(eager_check_numbers(e));
   if (e->nkey > sizeof e->key)
     return limn_fail(c, LIMN_EARG, "too many arguments");
   g = limn_eager_find(c, e->key, e->nkey);

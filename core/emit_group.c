@@ -115,6 +115,20 @@ static int code_operand(coder *k, limn_arg a, int dtype, int *at) {
   return code_cast(k, x, dtype, at);
 }
 
+/* A number beyond int32 wraps in sums, differences and products, as results
+ * of them do; elsewhere the nearest int32 stands for it, which bounds and
+ * compares alike. */
+static bool code_wraps(const coder *k, int op, limn_arg a, int dtype) {
+  return (op == OP_add || op == OP_sub || op == OP_mul) &&
+         limn_dtype_compute(dtype) == LIMN_I32 && !emit_is_tensor(k->e, a);
+}
+
+static int code_wrapped(coder *k, limn_arg a, int *at) {
+  int x = 0;
+  LIMN_TRY(code_imm(k, a, LIMN_I64, &x));
+  return code_cast(k, x, LIMN_I32, at);
+}
+
 /* -- One node -- */
 
 /* clamp without a bound: the extreme of the dtype. */
@@ -156,6 +170,8 @@ static int code_elementwise(coder *k, limn_ref r, int *at) {
     int want = row->rule == LIMN_RULE_SEL && j == 0 ? LIMN_BOOL : operand;
     if (args[j].tag == LIMN_A_NONE)
       LIMN_TRY(code_bound(k, j == 1, operand, &x[j]));
+    else if (code_wraps(k, n->op, args[j], want))
+      LIMN_TRY(code_wrapped(k, args[j], &x[j]));
     else
       LIMN_TRY(code_operand(k, args[j], want, &x[j]));
   }

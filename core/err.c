@@ -54,6 +54,19 @@ void limn_error_append(limn_context *c, const char *fmt, ...) {
   err_join(c, c->error, text);
 }
 
+bool limn_error_says(const char *msg, const char *name) {
+  size_t line = strcspn(msg, "\n"), n = strlen(name);
+  for (size_t i = 0; i + n <= line; i++)
+    if (!memcmp(msg + i, name, n)) return true;
+  return false;
+}
+
+const char *limn_path_called(const char *path, int *n) {
+  const char *colon = strrchr(path, ':');
+  *n = colon ? (int)(colon - path) : (int)strlen(path);
+  return colon ? colon + 1 : "";
+}
+
 int limn_hint(limn_context *c, int code, const char *fmt, ...) {
   char text[sizeof c->hint];
   va_list ap;

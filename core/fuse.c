@@ -72,7 +72,7 @@ static limn_ref fuse_identity(const limn_infer *I, limn_ref r) {
   if (fuse_node(I, x->u.ref)->kind != LIMN_V_TENSOR) return 0;
   same = fuse_same_type(&I->t[r - 1], &I->t[x->u.ref - 1]);
   switch (n->op) {
-    case OP_detach: return x->u.ref;
+    case OP_detach: case OP_expect: return x->u.ref;
     case OP_convert: case OP_widen: case OP_unwiden: case OP_fold_like:
     case OP_expand_like: case OP_expand:
     case OP_reshape: case OP_reshape_like: case OP_flatten:

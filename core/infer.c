@@ -432,7 +432,8 @@ static void locate_args(limn_infer *I, const limn_node *nd,
   for (int i = 0; i < n && i < nd->nargs; i++) {
     bool operand = p[i].type == 'T' || p[i].type == 'S';
     if (a[i].tag == LIMN_A_NONE) continue;
-    if (!operand && !locate_has_ref(I->g, &a[i])) continue;
+    if (!operand && (nd->op == OP_expect || !locate_has_ref(I->g, &a[i])))
+      continue;
     if (a[i].tag == LIMN_A_LIST)
       locate_list(I, p[i].name, &a[i], device);
     else
@@ -444,11 +445,15 @@ int limn_locate(limn_infer *I, limn_ref r, int code, const char *device) {
   const limn_node *nd = limn_graph_node(I->g, r);
   const char *line = limn_graph_text(I->g, nd->line);
   const char *path = limn_graph_text(I->g, nd->path);
-  bool named = nd->op == OP_input; /* its sentence says all */
+  bool named = nd->op == OP_input || nd->op == OP_expect; /* by its sentence */
+  int module;
+  const char *called = limn_path_called(path, &module);
   if (!named) limn_error_prepend(I->c, "%s: ", limn_op_get(nd->op)->name);
+  if (!limn_error_says(I->c->error, called))
+    limn_error_prepend(I->c, "%s: ", called);
   if (*line) limn_error_prepend(I->c, "%s: ", line);
   locate_args(I, nd, device);
-  if (*path) limn_error_append(I->c, "\n  in %s", path);
+  if (module) limn_error_append(I->c, "\n  in %.*s", module, path);
   if (*limn_hint_text(I->c)) {
     limn_error_append(I->c, "\n  hint: %s", limn_hint_text(I->c));
     limn_hint(I->c, code, "%s", ""); /* shown once */

@@ -286,6 +286,12 @@ static void args_bad(limn_lua *st, lua_State *L, int i, const char *who,
                 limn_lua_what(st, L, i, got, sizeof got));
 }
 
+/* A value of the trace that is true or false before the run. */
+static bool args_plan_bool(const limn_value *v) {
+  return v->tag == LIMN_X_TRACED &&
+         limn_graph_node(v->trace->g, v->ref)->kind == LIMN_V_BOOL;
+}
+
 /* One argument at i for parameter p; lists only from tables. */
 static void args_param(limn_lua *st, lua_State *L, int i, const char *who,
                        const limn_param *p, limn_args *a, limn_value *v) {
@@ -308,7 +314,8 @@ static void args_param(limn_lua *st, lua_State *L, int i, const char *who,
       if (v->tag == LIMN_A_INT) *v = limn_vreal(v->f);
       return;
     case 'b':
-      if (!limn_lua_value(st, L, i, v) || v->tag != LIMN_A_BOOL)
+      if (!limn_lua_value(st, L, i, v) ||
+          (v->tag != LIMN_A_BOOL && !args_plan_bool(v)))
         args_bad(st, L, i, who, p, "true or false");
       return;
     case 's': case 'e':

@@ -57,9 +57,28 @@ static bool core_own(const limn_lua *st, const char *source) {
   return n && !strncmp(source, st->prefix, n);
 }
 
-/* The innermost Lua frame outside limn; its depth counted from the bottom. */
+/* The name of the function at that level if it is one of limn's, else "". The
+ * table of names keeps the string alive. */
+static const char *core_function(limn_lua *st, lua_State *L, int level) {
+  lua_Debug ar;
+  const char *name;
+  if (level < 0 || !lua_getstack(L, level, &ar)) return "";
+  lua_rawgeti(L, LUA_REGISTRYINDEX, st->ref_called);
+  lua_getinfo(L, "Sf", &ar);
+  if (ar.what[0] == 'C') { /* an op: errors name it by themselves */
+    lua_pop(L, 2);
+    return "";
+  }
+  lua_rawget(L, -2);
+  name = lua_tostring(L, -1);
+  lua_pop(L, 2);
+  return name ? name : "";
+}
+
+/* The innermost Lua frame outside limn; its depth counted from the bottom; and
+ * which of limn's functions it called, "" if that is an op. */
 static bool core_user_frame(limn_lua *st, lua_State *L, lua_Debug *ar,
-                            int *depth) {
+                            int *depth, const char **called) {
   lua_Debug below;
   int level = 0, n;
   for (;; level++) {
@@ -69,6 +88,7 @@ static bool core_user_frame(limn_lua *st, lua_State *L, lua_Debug *ar,
     break;
   }
   lua_getinfo(L, "l", ar);
+  *called = core_function(st, L, level - 1);
   if (!depth) return true;
   for (n = level; lua_getstack(L, n, &below);) n++;
   *depth = n - level;
@@ -97,10 +117,11 @@ static void core_where(void *user, char *line, size_t nline, char *path,
   int depth = 0;
   size_t at = 0;
   limn_lua_path *top = NULL; /* innermost module with a user's forward */
+  const char *called = "";
   bool found;
   for (int i = st->npath - 1; i >= 0 && !top; i--)
     if (st->path[i].range[0]) top = &st->path[i];
-  found = core_user_frame(st, st->L, &ar, top ? &depth : NULL);
+  found = core_user_frame(st, st->L, &ar, top ? &depth : NULL, &called);
   *line = *path = 0;
   if (top && (!found || depth <= top->depth))
     snprintf(line, nline, "%s", top->range);
@@ -111,12 +132,27 @@ static void core_where(void *user, char *line, size_t nline, char *path,
        i < st->npath && at < npath; i++)
     at += (size_t)snprintf(path + at, npath - at, "%s%s", at ? "." : "",
                            st->path[i].name);
+  if (*called && at < npath) snprintf(path + at, npath - at, ":%s", called);
+}
+
+/* "net.lua:14: ", and the function called there unless msg names it. */
+static bool core_prefix(limn_lua *st, lua_State *L, const char *msg, char *buf,
+                        size_t n) {
+  lua_Debug ar;
+  const char *called;
+  *buf = 0;
+  if (!core_user_frame(st, L, &ar, NULL, &called)) return false;
+  if (limn_error_says(msg, called)) called = "";
+  snprintf(buf, n, "%s:%d: %s%s", ar.short_src, ar.currentline, called,
+           *called ? ": " : "");
+  return true;
 }
 
 bool limn_lua_where(limn_lua *st, lua_State *L, char *buf, size_t n) {
   lua_Debug ar;
+  const char *called;
   *buf = 0;
-  if (!core_user_frame(st, L, &ar, NULL)) return false;
+  if (!core_user_frame(st, L, &ar, NULL, &called)) return false;
   snprintf(buf, n, "%s:%d", ar.short_src, ar.currentline);
   return true;
 }
@@ -190,11 +226,11 @@ static bool core_located(const char *s) {
 }
 
 int limn_lua_raise(limn_lua *st, lua_State *L) {
-  char where[LUA_IDSIZE + 32];
+  char where[LUA_IDSIZE + 96];
   limn_context *c = st->c;
   const char *msg = *c->error ? c->error : limn_strerror(c->last);
-  bool has = !core_located(msg) && limn_lua_where(st, L, where, sizeof where);
-  lua_pushfstring(L, "%s%s%s%s%s", has ? where : "", has ? ": " : "", msg,
+  bool has = !core_located(msg) && core_prefix(st, L, msg, where, sizeof where);
+  lua_pushfstring(L, "%s%s%s%s", has ? where : "", msg,
                   *c->hint ? "\nhint: " : "", c->hint);
   return lua_error(L);
 }
@@ -460,6 +496,7 @@ static limn_lua *core_new_state(lua_State *L) {
   st->ref_methods = core_ref_table(L, NULL);
   st->ref_cell_methods = core_ref_table(L, NULL);
   st->ref_path = core_ref_table(L, NULL);
+  st->ref_called = core_ref_table(L, "k");
   st->ref_dims = core_ref_table(L, "k");
   st->ref_scope = LUA_NOREF;
   return st;
@@ -504,13 +541,14 @@ static int core_type(lua_State *L) {
 /* raw(kind): a metatable, or the methods of tensors or cells, for Lua */
 static int core_raw(lua_State *L) {
   static const char *const names[] = {"tensor", "cell", "graph", "methods",
-                                      "cell_methods", NULL};
+                                      "cell_methods", "called", NULL};
   limn_lua *st = limn_lua_state(L);
   int k = luaL_checkoption(L, 1, NULL, names);
   int ref = k == 0 ? st->ref_mt[LIMN_U_TENSOR]
           : k == 1 ? st->ref_mt[LIMN_U_CELL]
           : k == 2 ? st->ref_mt[LIMN_U_GRAPH]
-          : k == 3 ? st->ref_methods : st->ref_cell_methods;
+          : k == 3 ? st->ref_methods
+          : k == 4 ? st->ref_cell_methods : st->ref_called;
   lua_rawgeti(L, LUA_REGISTRYINDEX, ref);
   return 1;
 }

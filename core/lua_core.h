@@ -37,6 +37,7 @@ typedef struct limn_lua {
   int ref_maker;  /* function that makes a Dim's cdata, or LUA_NOREF */
   int ref_scope;  /* list of the handles of the innermost limn.scope */
   int ref_path;
+  int ref_called; /* weak table: limn's Lua functions -> their names */
   bool scope;
   limn_device *dev; /* limn.on: where generators work; NULL: the CPU */
   uint64_t region_seed, region_draw; /* of the running cond or loop */

@@ -256,6 +256,7 @@ static int rule_also(int dtype, int other) {
 int limn_promote(const limn_type *a, int n, int rule, int *result,
                  int *operand) {
   int dims = -1, zero = -1, number = -1, dt; /* by standing; -1: none */
+  bool whole = false;
   for (int i = rule == LIMN_RULE_SEL; i < n; i++) {
     if (a[i].kind == LIMN_V_TENSOR && a[i].shape.ndim)
       dims = rule_also(dims, a[i].dtype);
@@ -264,7 +265,7 @@ int limn_promote(const limn_type *a, int n, int rule, int *result,
     else if (a[i].kind == LIMN_V_REAL)
       number = rule_also(number, LIMN_F32);
     else if (a[i].kind == LIMN_V_INT)
-      number = rule_also(number, LIMN_I64);
+      number = rule_also(number, LIMN_I64), whole = true;
     else if (a[i].kind == LIMN_V_BOOL)
       number = rule_also(number, LIMN_BOOL);
   }
@@ -275,7 +276,9 @@ int limn_promote(const limn_type *a, int n, int rule, int *result,
     dt = LIMN_F32;
   if (rule == LIMN_RULE_SUM && !limn_dtype_float(dt)) dt = LIMN_I64;
   if (rule == LIMN_RULE_LOG) dt = LIMN_BOOL;
-  *operand = dt;
+  /* Whole numbers compare as they are, also with dtypes that lack them. */
+  *operand = rule == LIMN_RULE_CMP && whole && limn_dtype_int(dt) ? LIMN_I64
+                                                                  : dt;
   *result = rule == LIMN_RULE_CMP || rule == LIMN_RULE_TST ? LIMN_BOOL : dt;
   return 0;
 }
@@ -292,6 +295,35 @@ static int rule_operand(limn_context *c, int op, const limn_type *t, int i) {
     return limn_fail(c, LIMN_EARG, "%s is missing", p[i].name);
   return limn_fail(c, LIMN_EARG, "%s must be a tensor or a number, not %s",
                    p[i].name, limn_type_text(text, sizeof text, t));
+}
+
+int limn_rule_holds(limn_context *c, const limn_type *t, int dtype) {
+  if (t->kind != LIMN_V_INT || !t->known || !limn_dtype_int(dtype) ||
+      limn_dtype_holds(dtype, t->i))
+    return 0;
+  limn_fail(c, LIMN_EDTYPE, "%lld does not fit %s", (long long)t->i,
+            limn_dtype_name(dtype));
+  return limn_hint(c, LIMN_EDTYPE, "convert the tensor to a wider dtype");
+}
+
+/* A whole number beside an int dtype that does not hold it. Sums, differences
+ * and products wrap, as the dtype's own do; a bound may lie beyond the dtype on
+ * the side where it bounds nothing; what is left has no right result. */
+static int rule_numbers(limn_context *c, int op, const limn_type *a, int n,
+                        int dtype) {
+  if (op == OP_add || op == OP_sub || op == OP_mul || !limn_dtype_int(dtype))
+    return 0;
+  for (int i = 0; i < n; i++) {
+    bool low = op == OP_maximum || (op == OP_clamp && i == 1);
+    bool high = op == OP_minimum || (op == OP_clamp && i == 2);
+    if (a[i].kind != LIMN_V_INT || (low && a[i].i < 0) || (high && a[i].i > 0))
+      continue;
+    LIMN_TRY(limn_rule_holds(c, &a[i], dtype));
+  }
+  if (op != OP_pow || a[1].kind != LIMN_V_INT || !a[1].known || a[1].i >= 0)
+    return 0;
+  limn_fail(c, LIMN_EDTYPE, "whole numbers have no negative powers");
+  return limn_hint(c, LIMN_EDTYPE, "convert them first: x:to \"float32\"");
 }
 
 int limn_rule_elementwise(limn_context *c, int op, const limn_type *a,
@@ -313,6 +345,8 @@ int limn_rule_elementwise(limn_context *c, int op, const limn_type *a,
     return limn_hint(c, LIMN_EDTYPE, op == OP_neg ? "use :logical_not()"
                                                   : "use :logical_xor(y)");
   }
+  if (row->rule == LIMN_RULE_NUM || row->rule == LIMN_RULE_SEL)
+    LIMN_TRY(rule_numbers(c, op, a, row->arity, dtype));
   return limn_rule_result(c, dtype, &s, out);
 }
 

@@ -84,6 +84,8 @@ int limn_rule_result(limn_context *c, int dtype, const limn_shape *s,
 int limn_rule_reduce(limn_context *c, const limn_shape *s,
                      const limn_type *dims, const limn_type *keep,
                      limn_shape *out, int64_t *count);
+/* LIMN_EDTYPE for a whole number that an int dtype does not hold. */
+int limn_rule_holds(limn_context *c, const limn_type *t, int dtype);
 int limn_rule_elementwise(limn_context *c, int op, const limn_type *a,
                           limn_type *out);
 int limn_rule_reduction(limn_context *c, int op, const limn_type *a,

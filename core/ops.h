@@ -214,6 +214,7 @@ S(convert,  "x:T dtype:y", infer_convert, A_, NULL, grad_like, "The same values 
 S(widen,    "x:T", infer_widen, A_, NULL, grad_like, "x; float16 and bfloat16 as float32, which they are computed in.")
 S(unwiden,  "x:T like:S*", infer_unwiden, A_, NULL, grad_like, "x; float32 rounded to the float16 or bfloat16 that all of `like` are.")
 S(fold_like, "x:T like:S", infer_fold_like, B_, NULL, grad_fold_like, "Broadcasting undone: summed and converted to the shape and dtype of `like`.")
+S(expect,   "x:T ok:b text:s", infer_expect, A_, NULL, grad_like, "x, if ok holds when the plan is made; else the error `text`.")
 S(detach,   "x:T", infer_same, A_, NULL, NULL, "The same values, constant to gradients.")
 S(mean,     "x:T dim:D? keepdim:b=false", infer_reduce_flt, REDUCE, expand_mean, NULL, "Mean over dims.")
 S(var,      "x:T dim:D? unbiased:b=true keepdim:b=false", infer_var, REDUCE, expand_var, grad_var, "Variance over dims, divided by n - 1 or (biased) n.")

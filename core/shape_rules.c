@@ -23,6 +23,16 @@ int infer_convert(limn_context *c, const limn_type *a, limn_type *out) {
   return limn_rule_result(c, dtype, &x.shape, out);
 }
 
+int infer_expect(limn_context *c, const limn_type *a, limn_type *out) {
+  bool ok;
+  LIMN_TRY(limn_rule_tensor(c, &a[0], "x", out));
+  if (a[1].kind == LIMN_V_BOOL && !a[1].known) return 0; /* while tracing */
+  LIMN_TRY(limn_rule_bool(c, &a[1], "ok", true, &ok));
+  if (ok) return 0;
+  return limn_fail(c, LIMN_ESHAPE, "%s",
+                   a[2].kind == LIMN_V_STR ? a[2].s : "this cannot run");
+}
+
 int infer_widen(limn_context *c, const limn_type *a, limn_type *out) {
   limn_type x;
   LIMN_TRY(limn_rule_tensor(c, &a[0], "x", &x));
@@ -566,5 +576,6 @@ int infer_masked_fill(limn_context *c, const limn_type *a, limn_type *out) {
   LIMN_TRY(limn_shape_broadcast(c, &t[0].shape, &mask.shape, &s));
   t[0] = a[0], t[1] = a[2]; /* numbers stay weak */
   LIMN_TRY(shape_promote(c, t, 2, &dtype));
+  LIMN_TRY(limn_rule_holds(c, &a[2], dtype));
   return limn_rule_result(c, dtype, &s, out);
 }

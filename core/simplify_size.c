@@ -24,6 +24,7 @@ static limn_arg simp_shape_step(const limn_graph *g, limn_arg x) {
   switch (n->op) {
   case OP_detach:
   case OP_convert:
+  case OP_expect:
   case OP_widen:
   case OP_unwiden:
   case OP_flip:
@@ -67,6 +68,7 @@ static limn_arg simp_dtype_step(const limn_graph *g, limn_arg x) {
     return a[0];
   switch (n->op) {
   case OP_detach:
+  case OP_expect:
   case OP_index_select:
   case OP_gather:
   case OP_rand_like:

@@ -31,9 +31,12 @@ static uint32_t site_of_text(limn_context *c, const char *text) {
 uint32_t limn_error_site(limn_context *c, int op, const char *line,
                          const char *path, bool label) {
   char text[1024];
-  if (label) path = "";
-  snprintf(text, sizeof text, "%s%s%s%s%s", line, *line ? ": " : "",
-           label ? "class label" : limn_op_get(op)->name, *path ? " in " : "",
-           path);
+  int module;
+  const char *called = limn_path_called(path, &module);
+  if (label) called = "", module = 0;
+  snprintf(text, sizeof text, "%s%s%s%s%s%s%.*s", line, *line ? ": " : "",
+           called, *called ? ": " : "",
+           label ? "class label" : limn_op_get(op)->name,
+           module ? " in " : "", module, path);
   return site_of_text(c, text);
 }

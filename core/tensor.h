@@ -32,6 +32,8 @@ int limn_dtype_category(int dtype);
 /* PyTorch's promotion of two dtypes of equal standing; uint8 with int8, which
  * is int16 there, is int32 here. */
 int limn_dtype_promote(int a, int b);
+/* Whether v is among the values of an int dtype. */
+bool limn_dtype_holds(int dtype, int64_t v);
 /* The type that kernels compute in: float16, bfloat16, float32 -> float32;
  * float64; int64; int32, int8, uint8 -> int32; bool -> bool. */
 int limn_dtype_compute(int dtype);

@@ -254,6 +254,6 @@ describe("BatchNorm", function()
             "%[rows, 3, position, position%]")
     refuses(nn.BatchNorm1d(3), {limn.ones(3)}, "%[3%]", "rows, 3")
     U.message(function() nn.BatchNorm1d(3)(limn.ones(1, 3)) end,
-              "more than one value", "eval")
+              "more than 1 value", "eval")
   end)
 end)

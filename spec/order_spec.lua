@@ -273,9 +273,9 @@ describe("Closeness, margins and sums of products", function()
     local x = limn.ones(2, 3)
     local line = U.here(1)
     U.message(function() local _ = x:pad({3, 0}, {mode = "reflect"}) end, line,
-              "margin of 3", "dim 2", "reflect", "at most 2")
+              "margin of 3", "dim 2", "reflect", "at least 4")
     U.message(function() local _ = x:pad({0, 4}, {mode = "circular"}) end,
-              "at most 3")
+              "at least 4")
     U.message(function() local _ = x:pad({1}, {mode = "circular"}) end,
               "1 margins", "2 dims", "hint:")
     U.message(function() local _ = x:pad({1, 1}, {mode = "mirror"}) end,
@@ -287,7 +287,7 @@ describe("Closeness, margins and sums of products", function()
         local y = t:pad({3, 0}, {mode = "reflect"})
         return y
       end, x)
-    end, "at most 2")
+    end, "at least 4")
   end)
 
   it("einsum names what does not fit", function()

@@ -87,6 +87,32 @@ function D.known(n)
   return hint
 end
 
+--- Whether a <= b: a boolean for numbers, a plan value for sizes of a trace.
+-- (Lua's own a <= b would bind the trace to what holds for the example.)
+function D.le(a, b)
+  if type(a) == "number" and type(b) == "number" then return a <= b end
+  local ok = core.ops.le(a, b)
+  return ok
+end
+
+--- Whether a == b, likewise.
+function D.eq(a, b)
+  if type(a) == "number" and type(b) == "number" then return a == b end
+  local ok = core.ops.eq(a, b)
+  return ok
+end
+
+--- x, if `ok` holds, else the error `text` [and a hint]: at once for a boolean;
+-- a plan value of a trace is looked at when a plan is made.
+function D.expect(x, ok, text, hint)
+  if type(ok) ~= "boolean" then
+    x = core.ops.expect(x, ok, text)
+  elseif not ok then
+    fail(text, hint)
+  end
+  return x
+end
+
 --- Refuses traced values: what `who` gives has a size that depends on data.
 function D.eager(x, who, advice)
   D.tensor(x, who)

@@ -33,6 +33,17 @@ setmetatable(limn, {
   end,
 })
 
+-- Compositions of ops by name, for errors of the ops that they are made of.
+local called = core.raw "called"
+for _, part in ipairs {core.raw "methods", ops, require "limn.order",
+  require "limn.arrange", require "limn.einsum"} do
+  for name, f in pairs(part) do
+    if type(f) == "function" and (called[f] or name) >= name then
+      called[f] = name
+    end
+  end
+end
+
 -- tensor.lua and others are loaded before this table is complete.
 package.loaded["limn"] = limn
 ops.value, ops.floor = limn.value, limn.floor

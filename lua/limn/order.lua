@@ -230,9 +230,11 @@ end
 function methods.isclose(x, y, ...)
   local a = D.args("isclose", {"rtol", "atol", "equal_nan"}, ...)
   D.tensor(x, "isclose")
-  local room = ops.abs(y) * (a.rtol or 1e-5) + (a.atol or 1e-8)
-  local near = ops.le(ops.abs(ops.sub(x, y)), room)
-  near = ops.logical_and(near, ops.isfinite(y))
+  -- As reals: differences of narrow ints wrap, and bools have none.
+  local u, v = ops.div(x, 1), ops.div(y, 1)
+  local room = ops.abs(v) * (a.rtol or 1e-5) + (a.atol or 1e-8)
+  local near = ops.le(ops.abs(ops.sub(u, v)), room)
+  near = ops.logical_and(near, ops.isfinite(v))
   near = ops.logical_or(near, ops.eq(x, y))
   if a.equal_nan then
     near = ops.logical_or(near, ops.logical_and(ops.isnan(x), ops.isnan(y)))

@@ -14,7 +14,7 @@ local internal = {
   rand = true, randn = true, randint = true, eye = true, rand_bits = true,
   convert = true, fold_like = true, none = true, scatter = true,
   layer_norm_back = true, rms_norm_back = true, widen = true,
-  unwiden = true,
+  unwiden = true, expect = true,
 }
 
 local limn = {}

@@ -182,6 +182,8 @@ S.cases = {
     end},
   convert = {call = function(a) return a:to "float64":to(a.dtype) end,
     on = {{{3, 2}}, {{1, 1}}, {{0, 2}}}, want = function(a) return a end},
+  expect = {call = function(a) return core.ops.expect(a, true, "never") end,
+    on = {{{3, 2}}, {{1, 1}}, {{0, 2}}}, want = function(a) return a end},
   widen = {call = function(a) return core.ops.widen(a):to(a.dtype) end,
     on = {{{3, 2}}, {{1, 1}}, {{0, 2}}}, want = function(a) return a end},
   unwiden = {call = function(a)

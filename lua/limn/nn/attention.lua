@@ -2,6 +2,7 @@
 local core = require "limn.core"
 local read_options = require "limn.options"
 local check = require "limn.nn.check"
+local D = require "limn.dims"
 local dropout = require "limn.nn.dropout"
 local init = require "limn.nn.initializers"
 local Module = require "limn.nn.module"
@@ -141,6 +142,33 @@ local function masks(self, o)
   return list
 end
 
+-- The value, if all three have as many rows, and it as many positions as the
+-- key.
+function MHA:agree(query, key, value)
+  for _, x in ipairs {query, key, value} do
+    check.fits(self, x, 2, 3, -1, self.embed_dim, "[..., " .. self.embed_dim
+               .. "]")
+    if x:dim() ~= query:dim() then
+      check.misfit(self, x, "a tensor with the query's number of dims")
+    end
+  end
+  local rank, ok = query:dim(), nil
+  local rows = self.batch_first and 1 or 2
+  local positions = rank == 2 and 1 or 3 - rows
+  local function same(x, y, d, what)
+    ok = D.eq(x:size(d), y:size(d))
+    value = D.expect(value, ok, check.who(self) .. ": " .. what
+      .. (type(ok) == "boolean" and ": " .. check.shape(x) .. " and "
+          .. check.shape(y) or ""))
+  end
+  same(key, value, positions, "key and value differ in positions")
+  if rank == 3 then
+    same(query, key, rows, "query and key differ in rows")
+    same(query, value, rows, "query and value differ in rows")
+  end
+  return value
+end
+
 function MHA:forward(query, key, value, options)
   local o = read_options(options, {"attn_mask", "key_padding_mask",
     "is_causal", "need_weights", "average_attn_weights"},
@@ -148,6 +176,7 @@ function MHA:forward(query, key, value, options)
   key = key == nil and query or key
   value = value == nil and key or value
   local e, first = self.embed_dim, self.batch_first
+  value = self:agree(query, key, value)
   local list, names = {query, key, value}, {"query", "key", "value"}
   local single = false
   for i, x in ipairs(list) do

@@ -9,6 +9,10 @@ for _, part in ipairs {"linear", "containers", "activation", "dropout",
                        "transformer", "conv", "pool"} do
   for name, v in pairs(require("limn.nn." .. part)) do nn[name] = v end
 end
+local called = core.raw "called"
+for name, f in pairs(nn) do
+  if type(f) == "function" then called[f] = name end
+end
 nn.functional = nn
 
 local function cell(kind, name)

@@ -3,6 +3,7 @@
 local core = require "limn.core"
 local read_options = require "limn.options"
 local check = require "limn.nn.check"
+local D = require "limn.dims"
 local wide = require "limn.wide"
 local Module = require "limn.nn.module"
 
@@ -251,12 +252,41 @@ local function batch_dims(x)
   return dims, n
 end
 
--- Mean and biased variance per channel, in the rank of x; of halves in float32.
-local function statistics(x, dims)
+-- x, if it has more than n = 1 value per channel, or does not train: `on` is a
+-- boolean or a plan value, as n may be.
+local function trains(self, x, n, on)
+  local ok
+  if type(n) == "number" and type(on) == "boolean" then
+    ok = not on or n ~= 1
+  else
+    ok = core.ops.logical_or(core.ops.logical_not(on), core.ops.ne(n, 1))
+  end
+  local text = (type(self) == "string" and self or check.who(self))
+    .. ": training needs more than 1 value per channel (:eval() needs none)"
+  if type(ok) == "boolean" then
+    text = text .. "; the input is " .. check.shape(x)
+  end
+  local y = D.expect(x, ok, text)
+  return y
+end
+
+-- v, or what stands for the NaN that nothing has as its mean or variance.
+local function some(v, n, other)
+  if type(n) ~= "number" then
+    v = limn.where(core.ops.gt(n, 0), v, other)
+  elseif n == 0 then
+    v = v:full_like(other)
+  end
+  return v
+end
+
+-- Mean and biased variance of n values per channel, in the rank of x; of
+-- halves in float32.
+local function statistics(x, dims, n)
   x = wide.widen(x)
   local mean = x:mean {dim = dims, keepdim = true}
   local var = x:var {dim = dims, keepdim = true, unbiased = false}
-  return mean, var
+  return some(mean, n, 0), some(var, n, 1)
 end
 
 local function normalise(x, mean, var, o)
@@ -264,7 +294,7 @@ local function normalise(x, mean, var, o)
   if o.weight ~= nil then scale = scale * channels(o.weight, x) end
   local y = (wide.widen(x) - mean) * scale
   if o.bias ~= nil then y = y + channels(o.bias, x) end
-  y = wide.unwiden(y, x, o.weight, o.bias, o.running_mean)
+  y = wide.unwiden(y, x, o.weight, o.bias)
   return y
 end
 
@@ -280,6 +310,24 @@ local function unbiased(var, n)
   local less = type(n) == "number" and math.max(n - 1, 1) or limn.max(n - 1, 1)
   local y = var * (n / less)
   return y
+end
+
+-- put(cell, f, v, share) assigns f(cell, v, share), if the layer trains (`on`)
+-- on n > 0 values per channel: an empty batch says nothing. The write of a
+-- value just read is none, so other runs leave the cells alone.
+local function writer(n, on)
+  if type(n) == "number" and type(on) == "boolean" then
+    on = on and n > 0
+  else
+    on = core.ops.logical_and(on, core.ops.gt(n, 0))
+  end
+  return function(cell, f, v, share)
+    local known = type(on) == "boolean"
+    if known and not on then return end
+    local new = f(v and check.near(cell, v) or cell, v, share)
+    if not known then new = limn.where(on, new, cell) end
+    cell:assign(new)
+  end
 end
 
 --- nn.batch_norm(x [, {weight, bias, running_mean, running_var, training =
@@ -302,32 +350,26 @@ function M.batch_norm(x, options)
     return y
   end
   local dims, n = batch_dims(x)
-  local mean, var = statistics(x, dims)
+  x = trains("batch_norm", x, n, true)
+  local mean, var = statistics(x, dims, n)
   if running and core.type(o.running_mean) == "cell" then
-    local share = o.momentum or 0.1
-    o.running_mean:assign(blend(o.running_mean, mean, share))
-    o.running_var:assign(blend(o.running_var, unbiased(var, n), share))
+    local put, share = writer(n, true), o.momentum or 0.1
+    put(o.running_mean, blend, mean, share)
+    put(o.running_var, blend, unbiased(var, n), share)
   end
   local y = normalise(x, mean, var, own)
   return y
 end
 
--- Update the buffers; `on` is nil, or the plan value that says whether to. The
--- write of a value just read is none, so a run in eval mode leaves them alone.
 local function take_up(self, mean, var, n, on)
-  local function put(cell, v)
-    if on ~= nil then v = limn.where(on, v, cell) end
-    cell:assign(v)
-  end
+  local put = writer(n, on)
   local count = self.num_batches_tracked + 1
   local share = self.momentum
   -- Without a momentum all batches count the same.
   if not share then share = 1 / count:to(self.running_mean.dtype) end
-  put(self.running_mean,
-      blend(check.near(self.running_mean, mean), mean, share))
-  put(self.running_var,
-      blend(check.near(self.running_var, mean), unbiased(var, n), share))
-  put(self.num_batches_tracked, count)
+  put(self.running_mean, blend, mean, share)
+  put(self.running_var, blend, unbiased(var, n), share)
+  put(self.num_batches_tracked, function() return count end)
 end
 
 --- nn.BatchNorm1d(channels [, {eps = 1e-5, momentum = 0.1 (false: the plain
@@ -364,25 +406,24 @@ local function batch(nd, low)
     check.fits(self, x, low, nd + 2, 2, self.channels,
                layout(self.channels, nd))
     if not self.running_mean then
-      local mean, var = statistics(x, (batch_dims(x)))
+      local dims, n = batch_dims(x)
+      x = trains(self, x, n, true)
+      local mean, var = statistics(x, dims, n)
       local y = normalise(x, mean, var, self)
       return y
     end
     local old_mean = channels(self.running_mean, x):unsqueeze(1)
     local old_var = channels(self.running_var, x):unsqueeze(1)
     local tracing, mode = core.tracing(), self:mode()
-    local on = nil
-    if tracing then on = mode:read() end
-    if not tracing and not mode:get() then
+    local on
+    if tracing then on = mode:read() else on = mode:get() end
+    if not tracing and not on then
       local y = normalise(x, old_mean, old_var, self)
       return y
     end
     local dims, n = batch_dims(x)
-    if not tracing and n == 1 then
-      check.misfit(self, x, "more than one value per channel",
-                   "training needs a batch; :eval() takes single rows")
-    end
-    local mean, var = statistics(x, dims)
+    x = trains(self, x, n, on)
+    local mean, var = statistics(x, dims, n)
     take_up(self, mean, var, n, on)
     if tracing then
       mean = limn.where(on, mean, old_mean)

@@ -1,6 +1,7 @@
 -- Pooling, resizing, and windows as columns: functions and layers.
 local core = require "limn.core"
 local read_options = require "limn.options"
+local D = require "limn.dims"
 local wide = require "limn.wide"
 local Module = require "limn.nn.module"
 local part = require "limn.nn.sizes"
@@ -142,9 +143,9 @@ local function bin_mean(x, n)
     local y = x:mean(-1, true)
     return y
   end
+  -- Chosen, not multiplied by 0 or 1: an infinity stays in its own bins.
   local inside, count = bins(x, n)
-  local share = inside:to(x.dtype) / count:to(x.dtype)
-  local y = limn.matmul(x, share, false, true)
+  local y = limn.where(inside, x:unsqueeze(-2), 0):sum(-1) / count:squeeze(-1)
   return y
 end
 
@@ -273,6 +274,11 @@ local function resized(x, n, o, who)
   for i = 1, n do
     local dim = i - n - 1
     local to = size and size[i] or limn.floor(x:size(dim) * factor[i])
+    if type(to) == "number" and to % 1 ~= 0 then
+      core.fail(("%s: a size is a whole number, got %s"):format(who, to))
+    end
+    x = D.expect(x, D.le(1, to), ("%s: a size of %s; at least 1 is possible")
+      :format(who, tostring(to)))
     local scale = factor and 1 / factor[i]
     if mode == "nearest" then
       x = nearest(x, dim, to, scale)

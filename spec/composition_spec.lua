@@ -1,0 +1,124 @@
+-- Compositions of ops: errors name what was called, not only the op inside that
+-- failed; and results that one op alone gets wrong.
+local U = require "support.util"
+local limn = U.limn
+local nn = limn.nn
+
+-- f(inputs...) fails at once, and as a graph traced with `good`, with its name
+-- and these parts.
+local function refuses(f, good, bad, ...)
+  local parts = {...}
+  U.message(function() f(unpack(bad)) end, unpack(parts))
+  local g = limn.trace(f, unpack(good))
+  U.message(function() g(unpack(bad)) end, unpack(parts))
+end
+
+describe("An error inside a composition names what was called:", function()
+  it("topk of more than there is, in a run", function()
+    local function f(x, k)
+      local y = x:topk(k:size(1))
+      return y
+    end
+    refuses(f, {limn.randn(2, 4), limn.zeros(2)},
+            {limn.randn(2, 4), limn.zeros(5)}, "topk", "4")
+  end)
+
+  it("fold, cross_entropy, multinomial, einsum, nll_loss", function()
+    local ints = {dtype = "int64"}
+    refuses(function(x) local y = nn.fold(x, {4, 4}, 2) return y end,
+            {limn.randn(1, 4, 9)}, {limn.randn(1, 5, 9)}, "fold: ")
+    refuses(function(x, t) local y = nn.cross_entropy(x, t) return y end,
+            {limn.randn(2, 3), limn.ones({2}, ints)},
+            {limn.randn(2, 3), limn.ones({4}, ints)}, "cross_entropy")
+    U.message(function()
+      local _ = limn.ones({3}, ints):multinomial(2)
+    end, "multinomial: ", "int64")
+    U.message(function()
+      local _ = limn.tensor({1, 0}, "int64"):bincount()
+    end, "bincount: ", "index 0")
+    U.message(function()
+      local _ = limn.einsum("ij,jk->ik", limn.ones(3, 4), limn.ones(1, 4))
+    end, "einsum: ", "4 and 1")
+  end)
+
+  it("the graph keeps the name beside the module's path", function()
+    local Net = nn.Module:extend "Net"
+    function Net:init() self.head = nn.Linear(4, 4) end
+    function Net:forward(x, k)
+      local y = self.head(x):topk(k:size(1))
+      return y
+    end
+    local net = Net()
+    local text = tostring(limn.trace(net, limn.ones(2, 4), limn.zeros(2)))
+    assert.is_truthy(text:find("gather%([^\n]*:topk"), text)
+    assert.is_nil(text:find("matmul%([^\n]*:topk"), text)
+    local dir = os.tmpname()
+    limn.save(dir, {net = limn.trace(net, limn.ones(2, 4), limn.zeros(2))})
+    local m = limn.load(dir)
+    os.remove(dir)
+    U.message(function() m.net(limn.ones(2, 4), limn.zeros(7)) end, "topk: ")
+  end)
+
+  it("attention whose inputs do not belong together", function()
+    local m = nn.MultiheadAttention(4, 2, {batch_first = true})
+    local function f(q, k, v)
+      local y = m(q, k, v)
+      return y
+    end
+    local function x(rows, n) return limn.randn(rows, n, 4) end
+    refuses(f, {x(2, 3), x(2, 5), x(2, 5)}, {x(2, 3), x(4, 5), x(4, 5)},
+            "MultiheadAttention", "query and key differ in rows")
+    refuses(f, {x(2, 3), x(2, 5), x(2, 5)}, {x(2, 3), x(2, 5), x(2, 4)},
+            "MultiheadAttention", "key and value differ in positions")
+    U.message(function() f(x(2, 3), x(2, 5), limn.ones(5, 4)) end,
+              "number of dims")
+  end)
+
+  it("interpolate to no size, or to a part of one", function()
+    local x = limn.randn(1, 1, 4)
+    for _, size in ipairs {-1, 0} do
+      U.message(function() nn.interpolate(x, {size = size}) end,
+                "interpolate", "at least 1")
+    end
+    U.message(function() nn.interpolate(x, {size = 2.5}) end, "whole number")
+    local function f(v)
+      local y = nn.interpolate(v, {scale_factor = 0.5})
+      return y
+    end
+    refuses(f, {x}, {limn.randn(1, 1, 1)}, "interpolate", "at least 1")
+  end)
+end)
+
+describe("Compositions", function()
+  it("average bins without spreading infinity and NaN along the row",
+     function()
+    U.each_device(function(dev)
+      local x = U.tensor({1, 2, 3, 4, 5, math.huge, 0 / 0, 1, 2}, {1, 1, 9})
+      local y = nn.adaptive_avg_pool1d(x:to(dev), 4)
+      U.close(y, {2, 4, 0 / 0, 0 / 0})
+      local z = x:to(dev)[{{}, {}, {1, 6}}]
+      U.close(nn.adaptive_avg_pool1d(z, 3), {1.5, 3.5, math.huge})
+      local d = limn.grad(function(v)
+        local s = nn.adaptive_avg_pool1d(v, 4):sum()
+        return s
+      end)(limn.ones(1, 1, 6):to(dev))
+      U.close(d, {0.5, 1, 0.5, 0.5, 1, 0.5})
+    end)
+  end)
+
+  it("isclose of narrow ints and bools counts without wrapping", function()
+    U.each_device(function(dev)
+      local a = limn.tensor({-128, 127, 5}, "int8", dev)
+      local b = limn.tensor({127, -128, 6}, "int8", dev)
+      U.equal(a:isclose(b), {0, 0, 0})
+      U.equal(a:isclose(b, {atol = 1}), {0, 0, 1})
+      local u = limn.tensor({1, 250}, "uint8", dev)
+      U.equal(u:isclose(limn.tensor({2, 249}, "uint8", dev), {atol = 1}),
+              {1, 1})
+      local t = limn.tensor({true, false}, "bool", dev)
+      U.equal(t:isclose(limn.tensor({true, true}, "bool", dev)), {1, 0})
+      assert.is_true(u:allclose(u))
+      assert.is_false(a:allclose(b))
+    end)
+  end)
+end)
