@@ -82,6 +82,43 @@ local by_hand = assert(by_name["policy net, batch 1, C API"],
 add("policy net, batch 1, Lua", times[8], by_hand.ref, 4)
 run "layers"
 
+-- Tracing, against what an interactive user does not notice: a model of about
+-- 100 nodes, and one guard when a plan is made.
+local function seconds(rounds, count, f)
+  local best = math.huge
+  for _ = 1, rounds do
+    local t = os.clock()
+    for i = 1, count do f(i) end
+    best = math.min(best, (os.clock() - t) / count)
+  end
+  return best
+end
+local layers = {}
+for i = 1, 10 do
+  layers[3 * i - 2], layers[3 * i - 1] = nn.Linear(8, 8), nn.LayerNorm(8)
+  layers[3 * i] = nn.Tanh()
+end
+local deep, one = nn.Sequential(unpack(layers)), limn.ones(1, 8)
+add(("trace of %d nodes"):format(limn.trace(deep, one):stats().nodes),
+    seconds(5, 20, function() limn.trace(deep, one) end) * 1e9, 5e6, 1)
+
+local function guarded(count)
+  local g = limn.trace(function(v)
+    local n = v:size(1)
+    for i = 1, count do
+      if n == -i then return v end
+    end
+    return v * 2
+  end, limn.ones(2))
+  local rows = {}
+  for i = 1, 400 do rows[i] = limn.ones(i) end
+  return seconds(9, 1, function()
+    g:forget()
+    for i = 1, 400 do g:prepare(rows[i]) end
+  end) / 400 * 1e9
+end
+add("a guard", (guarded(200) - guarded(0)) / 200, 50, 1)
+
 -- What PyTorch takes for the same.
 for threads = 1, arg[2] and 2 or 0 do
   local command = "OMP_NUM_THREADS=%d '%s' '%speers.py' %d 2>/dev/null"

@@ -358,6 +358,19 @@ void limn_node_refs(const limn_graph *g, limn_ref r,
 
 /* -- Names for messages -- */
 
+/* A tensor's number as the printed form has it, where plan values are printed
+ * inline. */
+static uint32_t graph_number(const limn_graph *g, limn_ref r) {
+  uint32_t n = 0;
+  for (limn_ref k = 1; k <= r; k++) {
+    const limn_node *nd = limn_graph_node(g, k);
+    bool leaf = nd->op == OP_input || nd->op == OP_number ||
+                nd->op == OP_cell || nd->op == OP_const;
+    n += nd->kind == LIMN_V_TENSOR && !leaf;
+  }
+  return n;
+}
+
 static void graph_ref_text(const limn_graph *g, limn_ref r, char *buf,
                            size_t n) {
   const limn_node *nd = limn_graph_node(g, r);
@@ -371,7 +384,7 @@ static void graph_ref_text(const limn_graph *g, limn_ref r, char *buf,
   else if (nd->op == OP_const && i < g->nconst)
     snprintf(buf, n, "@%s", limn_graph_text(g, g->konst[i].name));
   else
-    snprintf(buf, n, "%%%u", r);
+    snprintf(buf, n, "%%%u", graph_number(g, r));
 }
 
 const char *limn_arg_text(const limn_graph *g, limn_arg a, char *buf,

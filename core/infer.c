@@ -349,14 +349,86 @@ bail:
   return rc;
 }
 
+/* A known int out of an argument. */
+static bool infer_known_int(const limn_infer *I, const limn_arg *a,
+                            int64_t *out) {
+  const limn_type *t;
+  if (a->tag == LIMN_A_INT) {
+    *out = a->u.i;
+    return true;
+  }
+  if (a->tag != LIMN_A_REF || !a->u.ref || a->u.ref > I->n) return false;
+  t = &I->t[a->u.ref - 1];
+  *out = t->i;
+  return t->known && t->kind == LIMN_V_INT;
+}
+
+static bool infer_quick_size(const limn_infer *I, const limn_arg *a,
+                             int64_t *out) {
+  const limn_type *x;
+  if (a[0].tag != LIMN_A_REF || !a[0].u.ref || a[0].u.ref > I->n ||
+      a[1].tag != LIMN_A_INT)
+    return false;
+  x = &I->t[a[0].u.ref - 1];
+  if (x->kind != LIMN_V_TENSOR || a[1].u.i < 1 || a[1].u.i > x->shape.ndim)
+    return false;
+  *out = x->shape.d[a[1].u.i - 1];
+  return true;
+}
+
+/* Sizes, and what guards are made of: most plan values by far, without the
+ * general way's detours. False: that way, which also tells what is wrong. */
+static bool infer_quick(const limn_infer *I, const limn_node *nd,
+                        limn_type *out) {
+  const limn_arg *a = I->g->args + nd->args;
+  int64_t x, y;
+  if (nd->nargs != 2) return false;
+  if (nd->op == OP_size) {
+    if (!infer_quick_size(I, a, &out->i)) return false;
+  } else if (nd->kind != LIMN_V_INT && nd->kind != LIMN_V_BOOL) {
+    return false;
+  } else {
+    if (!infer_known_int(I, &a[0], &x) || !infer_known_int(I, &a[1], &y))
+      return false;
+    switch (nd->op) {
+      case OP_eq: out->i = x == y; break;
+      case OP_ne: out->i = x != y; break;
+      case OP_lt: out->i = x < y; break;
+      case OP_le: out->i = x <= y; break;
+      case OP_gt: out->i = x > y; break;
+      case OP_ge: out->i = x >= y; break;
+      case OP_add:
+        if (__builtin_add_overflow(x, y, &out->i)) return false;
+        break;
+      case OP_sub:
+        if (__builtin_sub_overflow(x, y, &out->i)) return false;
+        break;
+      case OP_mul:
+        if (__builtin_mul_overflow(x, y, &out->i)) return false;
+        break;
+      default: return false;
+    }
+  }
+  out->kind = nd->kind;
+  out->known = true;
+  return true;
+}
+
 int limn_infer_upto(limn_infer *I, limn_ref r) {
   if (r > I->g->nnode)
     return limn_fail(I->c, LIMN_EFORMAT, "there is no node %u", r);
   LIMN_TRY(limn_grow(I->c, &I->t, &I->cap, r, sizeof *I->t));
   while (I->n < r) {
-    limn_type t = {0};
+    limn_type t;
     bool inside = false;
-    int rc = infer_node(I, I->n + 1, &t, &inside);
+    int rc;
+    memset(&I->t[I->n], 0, sizeof t);
+    if (infer_quick(I, limn_graph_node(I->g, I->n + 1), &I->t[I->n])) {
+      I->n++;
+      continue;
+    }
+    memset(&t, 0, sizeof t);
+    rc = infer_node(I, I->n + 1, &t, &inside);
     if (rc < 0) {
       if (t.list && t.n) /* a region's results */
         limn_free(I->c, (void *)(uintptr_t)t.list,

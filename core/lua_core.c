@@ -367,6 +367,8 @@ const char *limn_lua_what(limn_lua *st, lua_State *L, int i, char *buf,
     snprintf(buf, n, "the string '%.60s'", lua_tostring(L, i));
   } else if (lua_type(L, i) == LUA_TNUMBER) {
     snprintf(buf, n, "the number %g", lua_tonumber(L, i));
+  } else if (lua_isboolean(L, i)) {
+    snprintf(buf, n, "%s", lua_toboolean(L, i) ? "true" : "false");
   } else if (lua_isnoneornil(L, i)) {
     snprintf(buf, n, "nil");
   } else {

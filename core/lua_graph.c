@@ -26,6 +26,7 @@ typedef struct {
   limn_run_arg *in;   /* of the graph's inputs */
   limn_value *value;  /* the same as values, for inlining; or NULL */
   uint32_t at, leaf, next; /* in the tree, the leaves, the inputs */
+  int arg;    /* number of the argument that is looked at */
   bool soft;  /* a misfit is reported in `why`, not raised */
   bool bad;
   char why[256];
@@ -152,7 +153,7 @@ static void graph_leaf(graph_call *k, lua_State *L, int i) {
   limn_arg_text(g, *a, was, sizeof was);
   graph_misfit(k, L, "limn.number(v) as the example makes a number an input; "
                "limn.jit traces again for each value",
-               "%s was traced with the argument %s and is called with %s",
+               "argument %d of %s was %s in the trace and is %s here", k->arg,
                *g->name ? g->name : "the graph",
                a->tag == LIMN_A_NONE ? "nil or another object" : was,
                limn_lua_what(k->st, L, i, got, sizeof got));
@@ -214,8 +215,11 @@ static void graph_ranks(graph_call *k, lua_State *L) {
   for (uint32_t i = 0; i < g->nin && !k->bad; i++)
     if (!g->in[i].number &&
         k->in[i].t->v.ndim != limn_graph_node(g, g->in[i].ref)->rank)
-      graph_misfit(k, L, NULL, "argument %s has %d dims",
-                   limn_graph_text(g, g->in[i].name), k->in[i].t->v.ndim);
+      graph_misfit(k, L, NULL, "argument %s: %d dim%s -> %d",
+                   limn_graph_text(g, g->in[i].name),
+                   limn_graph_node(g, g->in[i].ref)->rank,
+                   limn_graph_node(g, g->in[i].ref)->rank == 1 ? "" : "s",
+                   k->in[i].t->v.ndim);
 }
 
 /* Arguments from stack index `first` to the top. */
@@ -232,6 +236,7 @@ static void graph_args(graph_call *k, lua_State *L, int first) {
   }
   k->at = 1;
   for (uint32_t a = 0; a < root->n && !k->bad; a++) {
+    k->arg = (int)a + 1;
     if ((int)a >= n) {
       lua_pushnil(L);
       graph_tree(k, L, lua_gettop(L));

@@ -1,9 +1,4 @@
-/* Plans: the key, the cache, and making one from a graph.
- *
- * A key is a list of 64-bit words and all that a plan may depend on:
- *   device and policy, mode bits, and per input a word of dtype, rank and
- *   layout, its sizes, and its strides when it is not dense; for a number
- *   input its bits, if the graph uses it as a size. */
+/* Plans: the cache, and making one from a graph. */
 #include "planner.h"
 
 #include <stdio.h>
@@ -160,6 +155,49 @@ void limn_plans_free(limn_context *c) {
     while (c->plans[i].first) plan_drop(c->plans[i].first);
 }
 
+/* -- Refusals -- */
+
+static void plan_free_refusal(limn_context *c, limn_refusal *r) {
+  limn_free(c, r->key, r->nkey * sizeof *r->key);
+  if (r->error) limn_free(c, r->error, strlen(r->error) + 1);
+  if (r->hint) limn_free(c, r->hint, strlen(r->hint) + 1);
+  memset(r, 0, sizeof *r);
+}
+
+/* A copy that is not missed where there is no memory for it. */
+static char *plan_text(limn_context *c, const char *s) {
+  char *t = limn_realloc(c, NULL, 0, strlen(s) + 1, 16);
+  if (t) strcpy(t, s);
+  return t;
+}
+
+/* Remember that a guard failed for the key in n->keybuf; without memory for it
+ * the guards are just checked again. */
+static void plan_refuse(limn_context *c, limn_planner *n, uint32_t nkey) {
+  limn_refusal *r = &n->refused[n->nrefused++ % LIMN_COUNT(n->refused)];
+  plan_free_refusal(c, r);
+  r->key = limn_realloc(c, NULL, 0, (nkey + 1) * sizeof *r->key, 16);
+  if (!r->key) return;
+  r->nkey = nkey + 1;
+  memcpy(r->key, n->keybuf, nkey * sizeof *r->key);
+  r->key[nkey] = 0;
+  r->error = plan_text(c, c->error);
+  r->hint = plan_text(c, limn_hint_text(c));
+}
+
+static int plan_refused(limn_context *c, const limn_planner *n,
+                        uint32_t nkey) {
+  for (int i = 0; i < LIMN_COUNT(n->refused); i++) {
+    const limn_refusal *r = &n->refused[i];
+    if (!r->error || !r->hint || r->nkey != nkey + 1 ||
+        memcmp(r->key, n->keybuf, nkey * sizeof *r->key))
+      continue;
+    limn_fail(c, LIMN_EGUARD, "%s", r->error);
+    return limn_hint(c, LIMN_EGUARD, "%s", r->hint);
+  }
+  return 0;
+}
+
 /* Plans that run or that calls hold stay until the graph goes. */
 void limn_graph_forget(limn_graph *g) {
   limn_plan *p, *next;
@@ -183,6 +221,8 @@ void limn_planner_free(limn_graph *g) {
   limn_free(g->c, n->konst, n->konst_cap * sizeof *n->konst);
   limn_free(g->c, n->size_number, g->nin + 1);
   limn_free(g->c, n->keybuf, n->keycap * sizeof *n->keybuf);
+  for (int i = 0; i < LIMN_COUNT(n->refused); i++)
+    plan_free_refusal(g->c, &n->refused[i]);
   limn_free(g->c, n, sizeof *n);
   g->planner = NULL;
 }
@@ -290,98 +330,6 @@ int limn_planner_get(limn_graph *g, limn_planner **out) {
   return rc;
 }
 
-/* -- Keys -- */
-
-static uint32_t plan_policy(const limn_context *c) {
-  return c->flags.passes | (uint32_t)c->precise << 16 |
-         (uint32_t)c->deterministic << 17 | (uint32_t)c->tf32 << 18;
-}
-
-static bool plan_mode(const limn_graph *g, uint32_t i) {
-  return g->mode_override < 0 ? g->mode[i].mode->training
-                              : g->mode_override == 1;
-}
-
-/* Strides count only where they move between elements. */
-static bool plan_dense(const limn_view *v) {
-  int64_t want = 1;
-  for (int d = v->ndim - 1; d >= 0; d--) {
-    if (v->d[d] != 1 && v->s[d] != want) return false;
-    want *= v->d[d];
-  }
-  return true;
-}
-
-static uint32_t plan_key(limn_graph *g, limn_planner *n, limn_device *dev,
-                         const limn_run_arg *in) {
-  uint64_t *k = n->keybuf;
-  uint32_t at = 0;
-  k[at++] = (uint64_t)dev->index << 32 | plan_policy(g->c);
-  for (uint32_t i = 0; i < g->nmode; i += 64) {
-    uint64_t bits = 0;
-    for (uint32_t j = i; j < g->nmode && j < i + 64; j++)
-      bits |= (uint64_t)plan_mode(g, j) << (j - i);
-    k[at++] = bits;
-  }
-  for (uint32_t i = 0; i < g->nin; i++) {
-    const limn_tensor *t = in[i].t;
-    bool dense;
-    if (g->in[i].number) {
-      k[at] = 0;
-      if (n->size_number[i]) memcpy(&k[at], &in[i].number, 8);
-      at++;
-      continue;
-    }
-    dense = plan_dense(&t->v);
-    k[at++] = (uint64_t)t->dtype | (uint64_t)t->v.ndim << 8 |
-              (uint64_t)dense << 16;
-    for (int d = 0; d < t->v.ndim; d++) k[at++] = (uint64_t)t->v.d[d];
-    for (int d = 0; !dense && d < t->v.ndim; d++)
-      k[at++] = (uint64_t)t->v.s[d];
-  }
-  return at;
-}
-
-/* Which field made this a miss, compared with the latest plan. */
-static void plan_explain_miss(limn_graph *g, limn_planner *n,
-                              limn_device *dev, const limn_run_arg *in) {
-  limn_graph_stats *s = &n->stats;
-  const limn_plan *p = n->first;
-  char *m;
-  memmove(s->miss[1], s->miss[0], sizeof s->miss[0] * 7);
-  m = s->miss[0];
-  s->nmiss = LIMN_MIN(s->nmiss + 1, 8u);
-  snprintf(m, sizeof s->miss[0], "first run");
-  if (!p) return;
-  snprintf(m, sizeof s->miss[0], "layout, mode or policy");
-  if (p->dev != dev) {
-    snprintf(m, sizeof s->miss[0], "device: %s -> %s", p->dev->name, dev->name);
-    return;
-  }
-  for (uint32_t i = 0; i < g->nin; i++) {
-    const limn_type *was = &p->in_type[i];
-    const char *name = limn_graph_text(g, g->in[i].name);
-    if (g->in[i].number) {
-      if (n->size_number[i] && was->f != in[i].number)
-        snprintf(m, sizeof s->miss[0], "number %%%.40s: %g -> %g", name,
-                 was->f, in[i].number);
-      continue;
-    }
-    if (was->dtype != in[i].t->dtype) {
-      snprintf(m, sizeof s->miss[0], "dtype of %%%.40s: %s -> %s", name,
-               limn_dtype_name(was->dtype), limn_dtype_name(in[i].t->dtype));
-      return;
-    }
-    for (int d = 0; d < was->shape.ndim; d++)
-      if (was->shape.d[d] != in[i].t->v.d[d]) {
-        snprintf(m, sizeof s->miss[0], "size %d of %%%.40s: %lld -> %lld",
-                 d + 1, name, (long long)was->shape.d[d],
-                 (long long)in[i].t->v.d[d]);
-        return;
-      }
-  }
-}
-
 /* -- Making a plan -- */
 
 int64_t limn_saturate(double f) {
@@ -405,7 +353,7 @@ static int plan_inputs(limn_plan *p, limn_planner *n, const limn_run_arg *in) {
     }
     t[i] = limn_type_of(in[i].t);
     v[i] = in[i].t->v;
-    if (plan_dense(&v[i])) limn_view_dense(&v[i], v[i].ndim, v[i].d);
+    if (limn_plan_dense(&v[i])) limn_view_dense(&v[i], v[i].ndim, v[i].d);
   }
   p->in_type = t;
   p->in_view = v;
@@ -415,7 +363,7 @@ static int plan_inputs(limn_plan *p, limn_planner *n, const limn_run_arg *in) {
 static int plan_expanded(limn_graph *g, limn_planner *n, limn_device *dev,
                          limn_graph **out) {
   int at = dev->index < LIMN_COUNT(n->expanded) ? dev->index : 0;
-  uint32_t policy = plan_policy(g->c) | (uint32_t)dev->index << 24;
+  uint32_t policy = limn_plan_policy(g->c) | (uint32_t)dev->index << 24;
   if (n->expanded[at] && n->expanded_policy[at] != policy) {
     limn_graph_release(n->expanded[at]);
     n->expanded[at] = NULL;
@@ -586,7 +534,7 @@ static int plan_build_inner(limn_plan *p, const limn_type *in,
   p->in_type = t, p->in_view = v;
   for (uint32_t i = 0; i < g->nin; i++) {
     t[i] = in[i], v[i] = view[i];
-    if (plan_dense(&v[i])) limn_view_dense(&v[i], v[i].ndim, v[i].d);
+    if (limn_plan_dense(&v[i])) limn_view_dense(&v[i], v[i].ndim, v[i].d);
   }
   LIMN_TRY(limn_planner_get(g, &n));
   LIMN_TRY(plan_expanded(g, n, p->dev, &p->expanded));
@@ -646,8 +594,9 @@ int limn_plan_find(limn_graph *g, limn_device *dev, const limn_run_arg *in,
   limn_planner *n;
   limn_plan **at, *p;
   uint32_t nkey;
+  int rc;
   LIMN_TRY(limn_planner_get(g, &n));
-  nkey = plan_key(g, n, dev, in);
+  nkey = limn_plan_key(g, n, dev, in);
   for (at = &n->first; *at; at = &(*at)->next) {
     p = *at;
     if (p->nkey != nkey || memcmp(p->key, n->keybuf, nkey * sizeof *p->key))
@@ -666,8 +615,11 @@ int limn_plan_find(limn_graph *g, limn_device *dev, const limn_run_arg *in,
     *out = p;
     return 0;
   }
-  plan_explain_miss(g, n, dev, in);
-  LIMN_TRY(plan_new(g, n, dev, in, nkey, &p));
+  LIMN_TRY(plan_refused(g->c, n, nkey));
+  rc = plan_new(g, n, dev, in, nkey, &p);
+  if (rc == LIMN_EGUARD) plan_refuse(g->c, n, nkey);
+  if (rc < 0) return rc;
+  limn_plan_miss(g, n, dev, in);
   if (g->c->flags.dump[0]) limn_plan_dump(p);
   p->next = n->first;
   n->first = p;

@@ -166,6 +166,12 @@ typedef struct limn_plan {
   limn_tensor **kept; /* per write, +1 */
 } limn_plan;
 
+typedef struct { /* a key for which a guard did not hold, and what it said */
+  uint64_t *key;
+  uint32_t nkey;
+  char *error, *hint;
+} limn_refusal;
+
 typedef struct limn_planner {
   limn_graph *expanded[8]; /* per device index, made when first needed */
   uint32_t expanded_policy[8];
@@ -176,6 +182,8 @@ typedef struct limn_planner {
   limn_graph_stats stats;
   uint64_t *keybuf;
   uint32_t keycap;
+  limn_refusal refused[8]; /* the latest, so that limn.jit asks cheaply */
+  uint32_t nrefused;       /* so far */
 } limn_planner;
 
 int limn_planner_get(limn_graph *g, limn_planner **out);
@@ -234,6 +242,15 @@ int limn_plan_inner(limn_plan *outer, limn_graph *region, const limn_type *in,
 /* A pinned plan is not evicted and runs without allocating. */
 void limn_plan_pin(limn_plan *p);
 void limn_plan_unpin(limn_plan *p);
+
+/* plan_key.c: the key of a call in n->keybuf; its length. */
+uint32_t limn_plan_key(limn_graph *g, limn_planner *n, limn_device *dev,
+                       const limn_run_arg *in);
+uint32_t limn_plan_policy(const limn_context *c);
+bool limn_plan_dense(const limn_view *v); /* but for dims of one element */
+/* Note in n->stats which field of the key differs from the latest plan's. */
+void limn_plan_miss(limn_graph *g, limn_planner *n, limn_device *dev,
+                    const limn_run_arg *in);
 
 /* exec.c: check the arguments and find their plan. */
 int limn_plan_get(limn_graph *g, limn_device *dev, const limn_run_arg *in,

@@ -157,9 +157,6 @@ static int rewrite_heads(rewriter *w) {
   }
   for (uint32_t i = 0; i < f->nout; i++)
     t->out[i] = rewrite_mapped(w, f->out[i]);
-  for (uint32_t i = 0; i < f->nguard; i++)
-    LIMN_TRY(limn_graph_add_guard(t, rewrite_mapped(w, f->guard[i].cond),
-                                  f->guard[i].line));
   for (uint32_t i = 0; i < f->neffect; i++)
     if (!w->picks[f->effect[i] - 1]) /* else it has brought its own */
       LIMN_TRY(limn_graph_add_effect(t, rewrite_ref(w, f->effect[i])));
@@ -207,6 +204,7 @@ static int rewrite_all(limn_graph *g, limn_device *dev,
     if (rc < 0) return rc;
     now = next;
   }
+  now->nguard = 0; /* checked on the graph as recorded, through its regions */
   if (g->c->flags.passes & LIMN_PASS_SIMPLIFY) rc = limn_simplify(now);
   if (rc < 0) {
     limn_graph_release(now);

@@ -200,7 +200,7 @@ describe("Branches and host values:", function()
       U.equal(g(x, true, 3, "neg"), {-3})
       for _, a in ipairs {{false, 3, "neg"}, {true, 4, "neg"}, {true, 3, "-"},
                           {true, 3}} do
-        U.message(function() g(x, unpack(a, 1, 3)) end, "was traced with")
+        U.message(function() g(x, unpack(a, 1, 3)) end, "argument %d of")
         U.equal(j(x, unpack(a, 1, 3)), f(x, unpack(a, 1, 3)))
       end
     end)

@@ -1,7 +1,12 @@
---- What can be called, and what its parameters are called.
+--- What is known of the functions and modules that are traced: names, places,
+-- parameters, upvalues.
 local core = require "limn.core"
 
 local M = {}
+
+function M.noun(v) return v == nil and "nil" or "a " .. type(v) end
+
+function M.plain(v) return type(v) == "table" and getmetatable(v) == nil end
 
 --- The function behind a callable that names its parameters, and how many of
 -- them to skip.
@@ -28,6 +33,41 @@ function M.param(f, i)
   if not t or debug.getinfo(t, "S").what == "C" then return "x" .. i end
   local ok, name = pcall(debug.getlocal, t, i + skip)
   return ok and name and not name:find "%W" and name or "x" .. i
+end
+
+--- "net.lua:14", where it is defined.
+function M.place(f)
+  local t = M.target(f)
+  if not t then return "" end
+  local i = debug.getinfo(t, "S")
+  return ("%s:%d"):format(i.short_src, i.linedefined)
+end
+
+function M.name(f)
+  if type(f) == "table" and type(f.class_name) == "string" then
+    return f.class_name
+  end
+  return "function"
+end
+
+M.remembered = {number = true, boolean = true, string = true,
+  ["function"] = true, table = true, userdata = true}
+
+--- {index, value, ...} of the upvalues that a trace has frozen (-index where it
+-- was nil); those in `skip` are the function's own to change.
+function M.upvalues(f, skip)
+  local list = {}
+  if type(f) ~= "function" then return list end
+  for i = 1, 255 do
+    local name, v = debug.getupvalue(f, i)
+    if not name then break end
+    if v == nil and not (skip and skip[i]) then
+      list[#list + 1], list[#list + 2] = -i, false
+    elseif M.remembered[type(v)] and not (skip and skip[i]) then
+      list[#list + 1], list[#list + 2] = i, v
+    end
+  end
+  return list
 end
 
 return M

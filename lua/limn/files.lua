@@ -90,7 +90,7 @@ function graph.save(g, path) return M.save(path, {graph = g}) end
 
 -- -- Saving ---------------------------------------------------------------
 
-local function is_jit(v) return require "limn.trace".is_jit(v) end
+local function is_jit(v) return require "limn.jit".is_jit(v) end
 
 -- The one graph of a jit function; {jit, example...} chooses among several.
 local function jit_graph(key, v, examples)

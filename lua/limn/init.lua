@@ -13,8 +13,9 @@ local limn = {_VERSION = "limn " .. core.version(), core = core}
 -- Order matters: trace.lua's floor, max, ... also take sizes and numbers.
 local ops = require "limn.tensor"
 for _, part in ipairs {ops, require "limn.order", require "limn.arrange",
-  require "limn.einsum", require "limn.trace", require "limn.grad",
-  require "limn.control", require "limn.print", require "limn.files"} do
+  require "limn.einsum", require "limn.trace", require "limn.jit",
+  require "limn.grad", require "limn.control", require "limn.print",
+  require "limn.files"} do
   for name, f in pairs(part) do limn[name] = f end
 end
 limn.check = nil

@@ -1,15 +1,14 @@
---- Tracing: limn.trace, limn.jit, and sizes in traces.
+--- Tracing: limn.trace, and sizes in traces.
 local core = require "limn.core"
 local callable = require "limn.callable"
 local sorted_keys = require "limn.sorted_keys"
 
 local ops, fail = core.ops, core.fail
+local noun, plain, place = callable.noun, callable.plain, callable.place
 local has_ffi, ffi = pcall(require, "ffi")
 local M = {}
 
 local function pack(...) return {n = select("#", ...), ...} end
-
-local function noun(v) return v == nil and "nil" or "a " .. type(v) end
 
 -- -- Sizes ----------------------------------------------------------------
 -- A Dim is a cdata, because only a cdata's `n == 10` can be intercepted. C
@@ -99,22 +98,6 @@ function M.number(v)
 end
 
 local primes = {7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67}
-
-local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
-
-local function place(f)
-  local t = callable.target(f)
-  if not t then return "" end
-  local i = debug.getinfo(t, "S")
-  return ("%s:%d"):format(i.short_src, i.linedefined)
-end
-
-local function name_of(f)
-  if type(f) == "table" and type(f.class_name) == "string" then
-    return f.class_name
-  end
-  return "function"
-end
 
 -- Placeholders for an example, in the structure of the example.
 local function placeholder(s, v, name, depth)
@@ -266,32 +249,12 @@ local function check_leaks(f, modules, tr)
   end
 end
 
-local remembered = {number = true, boolean = true, string = true,
-  ["function"] = true, table = true, userdata = true}
-
--- {index, value, ...} of the upvalues that a trace has frozen (-index where it
--- was nil); those in `skip` are the function's own to change.
-local function upvalues(f, skip)
-  local list = {}
-  if type(f) ~= "function" then return list end
-  for i = 1, 255 do
-    local name, v = debug.getupvalue(f, i)
-    if not name then break end
-    if v == nil and not (skip and skip[i]) then
-      list[#list + 1], list[#list + 2] = -i, false
-    elseif remembered[type(v)] and not (skip and skip[i]) then
-      list[#list + 1], list[#list + 2] = i, v
-    end
-  end
-  return list
-end
-
 local function fields(modules)
   local list = {}
   for m, mname in pairs(modules) do
     for k, v in pairs(m) do
-      if remembered[type(v)] and type(k) ~= "userdata" and k ~= "training"
-      then
+      if callable.remembered[type(v)] and type(k) ~= "userdata"
+        and k ~= "training" then
         list[#list + 1] = {m, mname, k, v}
       end
     end
@@ -322,7 +285,7 @@ local function trace(f, examples, options)
     fail("trace: a function or a module is wanted, not " .. noun(f))
   end
   local s = {taken = {}, sizes = {}, nsizes = 0}
-  local name = options.name or name_of(f)
+  local name = options.name or callable.name(f)
   s.tr = core.trace_begin(name, "trace")
   if options.strict then core.trace_strict(s.tr, true) end
   local modules = {}
@@ -344,10 +307,12 @@ local function trace(f, examples, options)
   local data = core.graph_data(g)
   data.statics = next(s.statics) and s.statics or nil
   data.f = f
-  data.ups = upvalues(f)
+  data.ups = callable.upvalues(f)
   data.fields = fields(modules)
   return g
 end
+
+callable.trace = trace -- for limn.jit
 
 --- limn.trace(f, ...) -> graph: run f once on placeholders for the examples and
 -- record what it does. With options everything stands in one table: limn.trace
@@ -394,174 +359,5 @@ local function check(g)
   return true
 end
 M.check = check
-
--- -- limn.jit -------------------------------------------------------------
-
-local Jit = {}
-Jit.__index = Jit
-Jit.__call = core.jit
-
--- The place in a list of upvalues where two differ, or nil.
-local function ups_differ(a, b)
-  for i = 1, math.max(#a, #b) do
-    if not rawequal(a[i], b[i]) then return i end
-  end
-end
-
--- Upvalues that the trace itself has changed (a counter, say) say nothing
--- about whether it fits.
-local function jit_skip(self, before)
-  local after = upvalues(self.f, self.skip)
-  local i, j = 1, 1
-  while before[i] or after[j] do
-    local a = math.abs(before[i] or math.huge)
-    local b = math.abs(after[j] or math.huge)
-    if before[i] ~= after[j] or not rawequal(before[i + 1], after[j + 1]) then
-      self.skip[math.min(a, b)] = true
-    end
-    if a <= b then i = i + 2 end
-    if b <= a then j = j + 2 end
-  end
-  for _, x in ipairs(self.sets) do
-    for k = #x.ups - 1, 1, -2 do
-      if self.skip[math.abs(x.ups[k])] then
-        table.remove(x.ups, k)
-        table.remove(x.ups, k)
-      end
-    end
-  end
-  self.ups = upvalues(self.f, self.skip)
-end
-
-local most_traces = 64
-
--- The traces made with the upvalues as they are now come to the front.
-local function jit_select(self)
-  local ups = upvalues(self.f, self.skip)
-  local set, at
-  for _, x in ipairs(self.sets) do
-    local i = ups_differ(x.ups, ups)
-    if i then at = i + i % 2 - 1 else set = x end
-  end
-  if not set then
-    set = {ups = ups}
-    if at then
-      local name = debug.getupvalue(self.f, math.abs(ups[at]))
-      set.why = "the upvalue " .. name .. " has another value"
-    end
-    if #self.sets >= most_traces then table.remove(self.sets, 1) end
-    self.sets[#self.sets + 1] = set
-  end
-  for i = 1, math.max(#self, #set) do self[i] = set[i] end
-  self.ups = ups
-  return set
-end
-
-local function jit_note(self, why)
-  self.reasons[#self.reasons + 1] = why or "first use"
-  if #self.reasons > 100 then table.remove(self.reasons, 2) end
-  if why and (why:find "with the argument" or why:find "^the upvalue ") then
-    self.nstatic = (self.nstatic or 0) + 1
-    if self.nstatic == 2 then
-      io.stderr:write(("limn: %s was traced three times: %s\n  pass what "
-        .. "changes as an argument; limn.number(v) makes a number an input\n")
-        :format(self.name, why))
-    end
-  end
-end
-
--- A new trace joins the set; the oldest goes where there are too many.
-local function jit_add(self, set, why, ...)
-  local before = upvalues(self.f, self.skip)
-  local g = trace(self.f, pack(...), {name = self.name})
-  jit_skip(self, before)
-  jit_note(self, why or set.why)
-  if #set >= most_traces then table.remove(set, 1) end
-  set[#set + 1] = g
-  for i = 1, math.max(#self, #set) do self[i] = set[i] end
-  return g
-end
-
--- Which set of traces, then the first trace that fits, then a new one.
-local function jit_find(self, ...)
-  local set = jit_select(self)
-  local why
-  local i = 1
-  while set[i] do
-    local r = pack(core.try(set[i], ...))
-    if r[1] then return nil, r end
-    why = r[2]
-    if r[3] then -- a capture moved on: this trace is of no use any more
-      table.remove(set, i)
-    else
-      i = i + 1
-    end
-  end
-  local g = jit_add(self, set, why, ...)
-  return g
-end
-
-local function jit_slow(self, ...)
-  local g, r = jit_find(self, ...)
-  if r then return unpack(r, 2, r.n) end
-  local out = pack(g(...))
-  return unpack(out, 1, out.n)
-end
-
---- The graph for these arguments.
-function Jit:graph(...)
-  local set = jit_select(self)
-  for i = 1, #set do
-    if (core.fits(set[i], ...)) then return set[i] end
-  end
-  local g = jit_add(self, set, nil, ...)
-  return g
-end
-
---- All traces of the function so far.
-function Jit:graphs()
-  local all = {}
-  for _, set in ipairs(self.sets) do
-    for i = 1, #set do all[#all + 1] = set[i] end
-  end
-  return all
-end
-
-function Jit:stats()
-  local t = {traces = #self:graphs(), reasons = self.reasons, graphs = {}}
-  for i, g in ipairs(self:graphs()) do t.graphs[i] = g:stats() end
-  return t
-end
-
-function Jit:train()
-  for _, g in ipairs(self:graphs()) do g:train() end
-  return self
-end
-
-function Jit:eval()
-  for _, g in ipairs(self:graphs()) do g:eval() end
-  return self
-end
-
-function Jit:__tostring()
-  local out = {}
-  for i, g in ipairs(self:graphs()) do out[i] = tostring(g) end
-  if #out == 0 then return "jit function, not traced yet" end
-  return table.concat(out, "\n")
-end
-
---- limn.jit(f [, options]) -> function: trace f on first use of a signature,
--- and again only where a guard or a static argument differs. Methods:
--- graph(...), stats(), train, eval.
-function M.jit(f, options)
-  core.options(options, {"name"}, "jit")
-  if not callable.is(f) then
-    fail("jit: a function or a module is wanted, not " .. noun(f))
-  end
-  return setmetatable({f = f, slow = jit_slow, sets = {}, reasons = {},
-    skip = {}, name = options and options.name or name_of(f)}, Jit)
-end
---- limn.is_jit(v) -> boolean: whether v came from limn.jit.
-function M.is_jit(v) return type(v) == "table" and getmetatable(v) == Jit end
 
 return M

@@ -17,11 +17,26 @@ local function construct(class, ...)
   return self
 end
 
+-- An absent field is nil, as in any table, but for what can only be meant as
+-- one of the methods with long names.
+local function misspelt(key)
+  local long = {}
+  for name, v in pairs(Module) do
+    if type(v) == "function" and #name >= 8 then long[#long + 1] = name end
+  end
+  local near = core.near(key, long)
+  if near ~= "" then
+    core.fail("a module has no method or field '" .. key .. "'" .. near)
+  end
+end
+
 -- The fields of an instance: its own, then its class's; `training` is a mode,
 -- because reading it in a trace has to be noticed.
 local function index(self, key)
   if key == "training" then return Module.mode(self):get() end
-  return getmetatable(self)[key]
+  local v = getmetatable(self)[key]
+  if v == nil and type(key) == "string" and #key >= 8 then misspelt(key) end
+  return v
 end
 
 local function newindex(self, key, value)

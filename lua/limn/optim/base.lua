@@ -161,13 +161,24 @@ local function scalars(self, group, prefix, settings)
   end
 end
 
+-- Fields that some optimizers do not have.
+local absent = {t = true, start = true, counts = true}
+
 -- A class of optimizers: `defaults` are its options, `numbers` those that live
 -- in cells, `slots_of(settings)` the state per parameter, `start(settings)` the
 -- value it has at first, `counts` whether steps are counted (true, or the
 -- option that needs it), `update` the rule. `maximize` is an option of all.
 local function class(kind, spec)
   spec.defaults.maximize = false
-  local mt = {__index = setmetatable(spec, {__index = Optimizer})}
+  setmetatable(spec, {__index = Optimizer})
+  local mt = {__index = function(_, k)
+    local v = spec[k]
+    if v == nil and type(k) == "string" and not absent[k] then
+      core.fail("an optimizer has no method '" .. k .. "'"
+                .. core.near(k, Optimizer))
+    end
+    return v
+  end}
   mt.__tostring = function(self) return self:describe() end
   local allowed = option_list(spec.defaults)
   spec.kind, spec.allowed = kind, allowed
