@@ -143,7 +143,7 @@ standin_dirs := -DSTANDIN_FOLDER='"$(CURDIR)/spec/support/cuda_standin"' \
 $(standin): $(standin_c) $(standin_h)
 	@mkdir -p $(@D)
 	$(say) CC spec/support/cuda_standin
-	$(q)$(cc) $(CFLAGS) -std=c11 -D_GNU_SOURCE -O2 -g -fPIC $(warn) \
+	$(q)$(cc) $(CFLAGS) -std=c11 -D_GNU_SOURCE -O3 -g -fPIC $(warn) \
 	  -fvisibility=hidden -Icore $(standin_dirs) -shared \
 	  -Wl,-z,defs,-z,nodelete -o $@ $(standin_c) -lm -ldl -lpthread
 programs := $(standin) $(patsubst examples/%.c,$(B)/%,$(wildcard examples/host.c)) \
@@ -155,8 +155,13 @@ deps:
 	sh scripts/deps.sh
 demo: all
 	$(luajit) examples/digits.lua
+# CUDA=standin: cuda:0 and cuda:1 are spec/support/cuda_standin.
+cuda_env := $(if $(filter standin,$(CUDA)),LIMN_CUDA_LIB='$(abspath \
+  $(standin))' LIMN_NVRTC_LIB='$(abspath $(standin))' \
+  LIMN_CUBLAS_LIB='$(abspath $(standin))' \
+  LIMN_CACHE='$(abspath $(B))/cuda_standin/kernels')
 test: all $(programs)
-	LIMN_TEST_DEVICE='$(DEVICE)' LIMN_TEST_OP='$(OP)' busted $(ARGS)
+	$(cuda_env) LIMN_TEST_DEVICE='$(DEVICE)' LIMN_TEST_OP='$(OP)' busted $(ARGS)
 style:
 	sh scripts/style.sh
 check: style all $(programs)

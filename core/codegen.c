@@ -474,6 +474,16 @@ static void cg_reduce_value(cg *g) {
   limn_str_add(g->o, ";\n");
 }
 
+/* Whether an instruction wants to know which element it makes. */
+static bool cg_generates(const limn_step *s) {
+  int k;
+  for (k = 0; s->group && k < s->group->ncode; k++) {
+    int op = s->group->code[k].op;
+    if (op < LIMN_NOP && limn_op_get(op)->row == LIMN_ROW_G) return true;
+  }
+  return false;
+}
+
 /* The loop over this work-item's part of the reduced elements. Sums are made
  * of blocks of 128, so that rounding grows with the number of blocks. */
 static void cg_reduce_loop(cg *g, const limn_operand *const *v) {
@@ -493,7 +503,8 @@ static void cg_reduce_loop(cg *g, const limn_operand *const *v) {
                 "r1;\nfor (; r < end; r += (%s)lanes) {\n",
                 I, I, I, I, I, I);
   cg_coordinates(g, "r", 'q');
-  limn_str_add(g->o, "u64 i = (u64)o * (u64)nred + (u64)r;\n(void)i;\n");
+  if (cg_generates(g->s))
+    limn_str_add(g->o, "u64 i = (u64)o * (u64)nred + (u64)r;\n");
   for (j = 0; j < n; j++) {
     limn_str_addf(g->o, "%s x%d = b%d", I, j, j);
     cg_strides(g, j, 'q');

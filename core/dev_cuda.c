@@ -107,6 +107,7 @@ void cuda_params_set(cuda_params *p, void *const *mem, int nmem,
     p->list[i] = &p->ptr[i];
   }
   p->list[nmem] = (void *)(uintptr_t)num;
+  p->list[nmem + 1] = NULL;
 }
 
 static int cuda_launch(cuda_dev *d, const limn_gpu_launch *l, void **params) {

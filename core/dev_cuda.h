@@ -116,10 +116,11 @@ int cuda_rebind(limn_gpu *g, void *replay, void *node,
 int cuda_replay(limn_gpu *g, void *replay);
 void cuda_unreplay(limn_gpu *g, void *replay);
 
-/* Parameters of a kernel: its pointers, then the numbers by value. */
+/* Parameters of a kernel: its pointers, then the numbers by value. A NULL ends
+ * the list, for who checks it. */
 typedef struct {
   cu_ptr ptr[LIMN_GPU_MEMS];
-  void *list[LIMN_GPU_MEMS + 1];
+  void *list[LIMN_GPU_MEMS + 2];
 } cuda_params;
 void cuda_params_set(cuda_params *p, void *const *mem, int nmem,
                      const void *num);

@@ -80,44 +80,85 @@ static double blas_tf32(double v) {
 
 /* -- Products -------------------------------------------------------------- */
 
-static double blas_dot(const standin_gemm *g, const char *a, const char *b,
-                       int64_t i, int64_t j) {
-  int64_t sa = g->ta ? 1 : g->lda, sb = g->tb ? g->ldb : 1, k;
-  int64_t ia = g->ta ? i * g->lda : i, ib = g->tb ? j : j * g->ldb;
-  double sum = 0;
-  float part = 0;
-  for (k = 0; k < g->k; k++) {
-    double x = blas_load(a, ia + k * sa, g->type[0]);
-    double y = blas_load(b, ib + k * sb, g->type[1]);
-    if (g->by == CUBLAS_BY_TF32) x = blas_tf32(x), y = blas_tf32(y);
-    if (g->by == CUBLAS_BY_64F) {
-      sum += x * y;
-      continue;
-    }
-    part = fmaf((float)x, (float)y, part);
-    if (k % 256 == 255) sum = (float)sum + part, part = 0;
+/* op(M) of `rows` x `cols` as floats or doubles, column after column. */
+#define BLAS_PACK(name, T)                                                   \
+  static T *name(const char *p, int type, bool trans, int64_t ld,            \
+                 int64_t rows, int64_t cols, bool tf32) {                    \
+    T *out = standin_new(sizeof(T) * (size_t)(rows * cols));                 \
+    int64_t i, j;                                                            \
+    for (j = 0; j < cols; j++)                                               \
+      for (i = 0; i < rows; i++) {                                           \
+        double v = blas_load(p, trans ? j + i * ld : i + j * ld, type);      \
+        out[i + j * rows] = (T)(tf32 ? blas_tf32(v) : v);                    \
+      }                                                                      \
+    return out;                                                              \
   }
-  return g->by == CUBLAS_BY_64F ? sum : (double)((float)sum + part);
+BLAS_PACK(blas_pack_f32, float)
+BLAS_PACK(blas_pack_f64, double)
+
+/* sum[m, n] = a[m, k] b[k, n]; blocks of k keep rounding small. */
+#define BLAS_PRODUCT(name, T)                                                \
+  static void name(T *restrict sum, T *restrict part, const T *a, const T *b, \
+                   int64_t m, int64_t n, int64_t k) {                        \
+    int64_t i, j, l;                                                         \
+    for (j = 0; j < n; j++) {                                                \
+      T *restrict s = sum + j * m;                                           \
+      for (l = 0; l < k; l++) {                                              \
+        const T *restrict x = a + l * m;                                     \
+        T y = b[l + j * k];                                                  \
+        for (i = 0; i < m; i++) part[i] += x[i] * y;                         \
+        if (l % 256 != 255 && l != k - 1) continue;                          \
+        for (i = 0; i < m; i++) s[i] += part[i], part[i] = 0;                \
+      }                                                                      \
+    }                                                                        \
+  }
+BLAS_PRODUCT(blas_product_f32, float)
+BLAS_PRODUCT(blas_product_f64, double)
+
+/* One entry of the batch: its product as doubles or floats, in new memory. */
+static void *blas_one(const standin_gemm *g, const char *a, const char *b) {
+  bool tf32 = g->by == CUBLAS_BY_TF32, wide = g->by == CUBLAS_BY_64F;
+  size_t size = wide ? sizeof(double) : sizeof(float);
+  void *sum = standin_new(size * (size_t)(g->m * g->n));
+  void *part = standin_new(size * (size_t)g->m), *x, *y;
+  if (wide) {
+    x = blas_pack_f64(a, g->type[0], g->ta, g->lda, g->m, g->k, tf32);
+    y = blas_pack_f64(b, g->type[1], g->tb, g->ldb, g->k, g->n, tf32);
+    blas_product_f64(sum, part, x, y, g->m, g->n, g->k);
+  } else {
+    x = blas_pack_f32(a, g->type[0], g->ta, g->lda, g->m, g->k, tf32);
+    y = blas_pack_f32(b, g->type[1], g->tb, g->ldb, g->k, g->n, tf32);
+    blas_product_f32(sum, part, x, y, g->m, g->n, g->k);
+  }
+  free(x);
+  free(y);
+  free(part);
+  return sum;
+}
+
+static const char *blas_at(cu_ptr p, int64_t elements, int type) {
+  return (const char *)standin_real(p) + elements * (int64_t)blas_size(type);
 }
 
 void standin_gemm_run(const standin_gemm *g) {
+  bool wide = g->by == CUBLAS_BY_64F;
   int64_t e, i, j;
   for (e = 0; e < g->batch; e++) {
-    const char *a = (char *)standin_real(g->a) +
-                    e * g->sa * (int64_t)blas_size(g->type[0]);
-    const char *b = (char *)standin_real(g->b) +
-                    e * g->sb * (int64_t)blas_size(g->type[1]);
-    char *c = (char *)standin_real(g->c) +
-              e * g->sc * (int64_t)blas_size(g->type[2]);
+    void *sum = blas_one(g, blas_at(g->a, e * g->sa, g->type[0]),
+                         blas_at(g->b, e * g->sb, g->type[1]));
+    char *c = (char *)(uintptr_t)blas_at(g->c, e * g->sc, g->type[2]);
     for (j = 0; j < g->n; j++)
       for (i = 0; i < g->m; i++) {
-        double v = g->alpha * blas_dot(g, a, b, i, j);
+        int64_t at = i + j * g->m;
+        double v = wide ? ((double *)sum)[at] : (double)((float *)sum)[at];
+        v *= g->alpha;
         if (g->beta != 0)
           v += g->beta * blas_load(c, i + j * g->ldc, g->type[2]);
         if (g->bias)
           v += blas_load(standin_real(g->bias), i, g->bias_type);
         blas_store(c, i + j * g->ldc, g->type[2], v);
       }
+    free(sum);
   }
 }
 

@@ -128,8 +128,9 @@ int standin_memory_free(cu_ptr p) {
     return standin_bad(SI_INVALID_VALUE, "%#llx is not allocated",
                        (unsigned long long)p);
   memory_check_slack(b);
-  madvise(b->page, b->pages, MADV_DONTNEED);
-  mprotect(b->page, b->pages, PROT_NONE);
+  /* A new mapping, which joins those around it; the old one would not. */
+  mmap(b->page, b->pages, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   memmove(b, b + 1,
           sizeof *b * (size_t)(--memory_blocks - (int)(b - memory_block)));
   return 0;

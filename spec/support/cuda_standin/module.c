@@ -263,6 +263,11 @@ static int module_image_check(const module_image *m, int arch) {
   return 0;
 }
 
+/* What all modules are where nothing is compiled: every name is a kernel
+ * without parameters. */
+static const standin_entry module_dry_entry = {"dry", NULL, 0, NULL, NULL, 0};
+static const standin_code module_dry = {NULL, &module_dry_entry, NULL, NULL};
+
 STANDIN_API int cuModuleLoadData(cu_module *out, const void *data) {
   struct cu_context *c;
   char *path, *log;
@@ -276,12 +281,13 @@ STANDIN_API int cuModuleLoadData(cu_module *out, const void *data) {
     free(log);
     return SI_INVALID_IMAGE;
   }
-  lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  lib = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
   free(path);
-  if (!lib) return standin_bad(SI_INVALID_IMAGE, "%s", dlerror());
+  if (!lib && !standin_dry())
+    return standin_bad(SI_INVALID_IMAGE, "%s", dlerror());
   *out = standin_object_new(SI_MODULE, sizeof **out, c);
   (*out)->lib = lib;
-  (*out)->code = dlsym(lib, STANDIN_SYMBOL);
+  (*out)->code = lib ? dlsym(lib, STANDIN_SYMBOL) : &module_dry;
   return 0;
 }
 
@@ -290,7 +296,7 @@ STANDIN_API int cuModuleUnload(cu_module m) {
   CHECK(m, SI_MODULE);
   standin_drain_all(m->o.owner);
   standin_object_end(m);
-  dlclose(m->lib);
+  if (m->lib) dlclose(m->lib);
   return 0;
 }
 
@@ -299,7 +305,9 @@ STANDIN_API int cuModuleGetFunction(cu_function *out, cu_module m,
   const standin_entry *e;
   ENTER(cuModuleGetFunction);
   CHECK(m, SI_MODULE);
-  for (e = m->code->entry; e->name && strcmp(e->name, name); e++) {}
+  e = m->code->entry;
+  if (m->lib)
+    while (e->name && strcmp(e->name, name)) e++;
   if (!e->name || (e->nparam == 1 && e->size[0] == STANDIN_NONE))
     return SI_NOT_FOUND;
   *out = standin_object_new(SI_FUNCTION, sizeof **out, m->o.owner);

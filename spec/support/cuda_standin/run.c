@@ -332,6 +332,7 @@ int standin_run(const standin_launch *l) {
   cu_ptr real[64];
   void *param[65];
   int i, rc = 0;
+  if (!e->call) return 0;
   for (i = 0; i < e->nparam && i < 64; i++) {
     param[i] = l->param[i];
     if (!e->pointer[i]) continue;

@@ -13,6 +13,8 @@
  *   STANDIN_FAIL     "cuMemAlloc:3": the third call fails, once
  *   STANDIN_CACHE    folder of compiled kernels
  *   STANDIN_SOURCES  folder that gets every source that is compiled
+ *   STANDIN_DRY=1    kernels are neither compiled nor run: only their sources
+ *                    are of interest
  *   STANDIN_CXX      the C++ compiler; default g++ */
 #ifndef STANDIN_H
 #define STANDIN_H
@@ -206,6 +208,7 @@ struct cu_function {
 int standin_launch_fill(standin_launch *l, const cu_node_params *p);
 int standin_launch_check(struct cu_context *c, const standin_launch *l,
                          bool queued);
+bool standin_dry(void);
 /* Source to a shared object at *path (the caller frees it and the log). */
 int standin_compile(const char *source, char **path, char **log);
 uint64_t standin_hash(uint64_t h, const void *p, size_t n);

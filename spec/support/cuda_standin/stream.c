@@ -102,6 +102,10 @@ int standin_launch_fill(standin_launch *l, const cu_node_params *p) {
     if (!p->params || !p->params[i])
       return standin_bad(SI_INVALID_VALUE, "%s: parameter %d of %d is missing",
                          e->name, i + 1, e->nparam);
+  /* More than a driver asks for: the list must end where the kernel's does. */
+  if (e->call && p->params && p->params[e->nparam])
+    return standin_bad(SI_INVALID_VALUE, "%s: more than %d parameters", e->name,
+                       e->nparam);
   l->param = stream_params(e, p->params);
   return 0;
 }
