@@ -1,6 +1,6 @@
 -- Runs, on the device that arg names, a little of everything that has a kernel:
--- each op and dtype, most of them fused, and the shapes that choose between
--- kernels. Only the sources that this makes are of interest.
+-- each op and dtype (or those named after the device), most of them fused, and
+-- the shapes that choose between kernels. Only the sources are of interest.
 package.path = "lua/?.lua;lua/?/init.lua;spec/?.lua;" .. package.path
 local limn = require "limn"
 local nn = require "limn.nn"
@@ -113,7 +113,7 @@ local function generators(dtype)
              make({4}, dtype))(make({9}, dtype))
 end
 
-for _, dtype in ipairs(every) do
+for _, dtype in ipairs(arg[2] and {unpack(arg, 2)} or every) do
   elementwise(dtype)
   lines(dtype)
   indices(dtype)
