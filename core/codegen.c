@@ -344,6 +344,16 @@ static int cg_width(const cg *g) {
   return LIMN_MIN(16 / size, 8);
 }
 
+/* Whether an instruction wants to know which element it makes. */
+static bool cg_generates(const limn_step *s) {
+  int k;
+  for (k = 0; s->group && k < s->group->ncode; k++) {
+    int op = s->group->code[k].op;
+    if (op < LIMN_NOP && limn_op_get(op)->row == LIMN_ROW_G) return true;
+  }
+  return false;
+}
+
 static void cg_body(cg *g) {
   const limn_step *s = g->s;
   int k;
@@ -382,12 +392,12 @@ static void cg_several(cg *g) {
   for (j = 0; j < s->nout; j++)
     limn_str_addf(g->o, "SEVERAL(EL_%s, r%d, %d);\n",
                   limn_dtype_short(s->out[j].dtype), j, g->width);
-  limn_str_addf(g->o, "UNROLL for (int e = 0; e < %d; e++) {\n%s i = at + e;\n",
-                g->width, I);
+  limn_str_addf(g->o, "UNROLL for (int e = 0; e < %d; e++) {\n", g->width);
+  if (cg_generates(s)) limn_str_addf(g->o, "%s i = at + e;\n", I);
   for (j = g->outs; j < g->outs + s->nin; j++)
     if (g->layout[j] == CG_SCALAR) cg_index(g, j);
   cg_body(g);
-  limn_str_add(g->o, "(void)i;\n}\n");
+  limn_str_add(g->o, "}\n");
   for (j = 0; j < s->nout; j++)
     limn_str_addf(g->o, "PUT(o%d + at, r%d, left);\n", j, j);
 }
@@ -472,16 +482,6 @@ static void cg_reduce_value(cg *g) {
   limn_codegen_cast(g->o, name, limn_dtype_compute(from),
                     logic ? LIMN_BOOL : acc);
   limn_str_add(g->o, ";\n");
-}
-
-/* Whether an instruction wants to know which element it makes. */
-static bool cg_generates(const limn_step *s) {
-  int k;
-  for (k = 0; s->group && k < s->group->ncode; k++) {
-    int op = s->group->code[k].op;
-    if (op < LIMN_NOP && limn_op_get(op)->row == LIMN_ROW_G) return true;
-  }
-  return false;
 }
 
 /* The loop over this work-item's part of the reduced elements. Sums are made

@@ -103,10 +103,10 @@ FN void PUT(T *to, const T (&from)[V], i64 left) {
     for (int h = LANES_OF_WARP / 2; h > 0; h /= 2)                      \
       acc = JOIN(acc, __shfl_down_sync(~0u, acc, h, LANES_OF_WARP));    \
     if (lanes > 32) {                                                   \
-      if (lane % 32 == 0) tree[first + lane / 32] = acc;                \
+      if (lane % 32 == 0) tree[FIRST + lane / 32] = acc;                \
       BARRIER;                                                          \
       for (int h = 1; lane == 0 && h < lanes / 32; h++)                 \
-        acc = JOIN(acc, tree[first + h]);                               \
+        acc = JOIN(acc, tree[FIRST + h]);                               \
     }                                                                   \
   } else {                                                              \
     tree[lid] = acc;                                                    \
@@ -118,8 +118,8 @@ FN void PUT(T *to, const T (&from)[V], i64 left) {
     acc = __shfl_sync(~0u, acc, 0, lanes);           \
   } else {                                           \
     BARRIER;                                         \
-    if (lane == 0) tree[first] = acc;                \
+    if (lane == 0) tree[FIRST] = acc;                \
     BARRIER;                                         \
-    acc = tree[first];                               \
+    acc = tree[FIRST];                               \
     BARRIER;                                         \
   }
