@@ -363,6 +363,7 @@ static int emit_node(emitter *e, limn_ref r) {
   int32_t gi = e->f->group[r - 1];
   if (gi >= 0)
     return e->f->groups[gi].root == r ? emit_group(e, gi) : 0;
+  if (e->f->again[r - 1]) return 0;
   switch (n->op) {
     case OP_input: return emit_source(e, r, LIMN_SLOT_INPUT);
     case OP_cell: return emit_source(e, r, LIMN_SLOT_CELL);

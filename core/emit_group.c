@@ -101,6 +101,7 @@ static int code_load(coder *k, limn_ref r, int *at) {
 
 /* Argument a as a value of that dtype. A number keeps the computing type's
  * precision and range: uint8 x < 300 holds, and x + 300 wraps in the end. */
+static int code_node(coder *k, limn_ref r, int *at);
 static int code_operand(coder *k, limn_arg a, int dtype, int *at) {
   limn_ref r;
   int x = 0;
@@ -109,6 +110,10 @@ static int code_operand(coder *k, limn_arg a, int dtype, int *at) {
   r = emit_canon(k->e, a);
   if (k->e->instr_stamp[r - 1] == k->e->stamp) {
     x = k->e->instr[r - 1];
+  } else if (k->e->f->again[r - 1]) {
+    LIMN_TRY(code_node(k, r, &x));
+    k->e->instr[r - 1] = x;
+    k->e->instr_stamp[r - 1] = k->e->stamp;
   } else {
     LIMN_TRY(code_load(k, r, &x));
   }
@@ -321,7 +326,8 @@ static int emit_reduction(emitter *e, int32_t gi) {
   limn_ref xr = emit_canon(e, x);
   const limn_node *n = limn_graph_node(e->g, root);
   const limn_type *xt = emit_type(e, xr), *t = emit_type(e, root);
-  bool mask[LIMN_MAXDIM], fused = e->f->group[xr - 1] == gi;
+  bool fused = e->f->group[xr - 1] == gi || e->f->again[xr - 1];
+  bool mask[LIMN_MAXDIM];
   int nkeep = 0, nd = xt->shape.ndim, at = 0;
   int acc = n->op == OP_fold_like ? xt->dtype : t->dtype;
   LIMN_TRY(code_init(&k, e, gi));
@@ -333,8 +339,8 @@ static int emit_reduction(emitter *e, int32_t gi) {
     if (mask[d]) k.order[j++] = d;
   if (fused) {
     LIMN_TRY(code_members(&k, root));
+    LIMN_TRY(code_operand(&k, x, xt->dtype, &at));
     if (k.nin == 0) LIMN_TRY(reduce_shape_input(&k));
-    at = e->instr[xr - 1];
   } else {
     LIMN_TRY(emit_operand(e, x, &k.in[0]));
     LIMN_TRY(code_spread(&k, &k.in[0], xr));

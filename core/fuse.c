@@ -12,6 +12,9 @@
  *    have no consumers outside.
  * 4. A group that consumes exactly one product of its own shape, which nothing
  *    else needs, becomes that product's epilogue.
+ * 5. Simple arithmetic on one tensor, and on numbers or less, that only groups
+ *    use but that can join none is computed again in each of them: they read
+ *    as much as if it had been stored.
  * Only values that are equal bit by bit are ever identified (canon). */
 #include "planner.h"
 
@@ -61,13 +64,46 @@ static limn_ref fuse_branch(const limn_infer *I, limn_ref r) {
   return fuse_same_type(&I->t[r - 1], &I->t[x->u.ref - 1]) ? x->u.ref : 0;
 }
 
+/* Whether the argument is 1 wherever it is broadcast to. */
+static bool fuse_is_one(const limn_infer *I, const limn_arg *a) {
+  const limn_type *t;
+  if (a->tag == LIMN_A_INT) return a->u.i == 1;
+  if (a->tag == LIMN_A_REAL) return a->u.f == 1;
+  if (a->tag != LIMN_A_REF) return false;
+  t = &I->t[a->u.ref - 1];
+  if (t->kind == LIMN_V_INT) return t->known && t->i == 1;
+  if (t->kind == LIMN_V_REAL) return t->known && t->f == 1;
+  switch (fuse_node(I, a->u.ref)->op) {
+    case OP_full: case OP_full_like:
+      return fuse_is_one(I, fuse_arg(I, a->u.ref, 1));
+    case OP_expand: case OP_expand_like: case OP_reshape: case OP_reshape_like:
+    case OP_unsqueeze:
+      return fuse_is_one(I, fuse_arg(I, a->u.ref, 0));
+    default: return false;
+  }
+}
+
+/* The other operand of x * 1, exactly. */
+static limn_ref fuse_times_one(const limn_infer *I, limn_ref r) {
+  for (int i = 0; i < 2; i++) {
+    const limn_arg *x = fuse_arg(I, r, i);
+    if (x->tag == LIMN_A_REF &&
+        fuse_node(I, x->u.ref)->kind == LIMN_V_TENSOR &&
+        fuse_same_type(&I->t[r - 1], &I->t[x->u.ref - 1]) &&
+        fuse_is_one(I, fuse_arg(I, r, 1 - i)))
+      return x->u.ref;
+  }
+  return 0;
+}
+
 /* The operand that this node merely passes on, or 0. */
 static limn_ref fuse_identity(const limn_infer *I, limn_ref r) {
   const limn_node *n = fuse_node(I, r);
   const limn_arg *x = fuse_arg(I, r, 0);
   bool same;
-  if (n->kind != LIMN_V_TENSOR || n->nargs == 0 || x->tag != LIMN_A_REF)
-    return 0;
+  if (n->kind != LIMN_V_TENSOR || n->nargs == 0) return 0;
+  if (n->op == OP_mul) return fuse_times_one(I, r);
+  if (x->tag != LIMN_A_REF) return 0;
   if (n->op == OP_where) return fuse_branch(I, r);
   if (fuse_node(I, x->u.ref)->kind != LIMN_V_TENSOR) return 0;
   same = fuse_same_type(&I->t[r - 1], &I->t[x->u.ref - 1]);
@@ -258,6 +294,53 @@ static bool fuse_join(fuser *z, limn_ref r) {
   return false;
 }
 
+/* -- What is computed again -- */
+
+static bool fuse_is_simple(int op) {
+  switch (op) {
+    case OP_add: case OP_sub: case OP_mul: case OP_neg: case OP_abs:
+    case OP_square: case OP_relu: case OP_maximum: case OP_minimum: return true;
+    default: return false;
+  }
+}
+
+/* One operand has r's shape and dtype; others are a quarter of it at most. */
+static bool fuse_reads_one(const fuser *z, limn_ref r) {
+  const limn_type *t = &z->I->t[r - 1];
+  int64_t n = limn_numel(t->shape.ndim, t->shape.d);
+  int full = 0;
+  for (int i = 0; i < fuse_node(z->I, r)->nargs; i++) {
+    const limn_arg *a = fuse_arg(z->I, r, i);
+    const limn_type *x;
+    if (a->tag != LIMN_A_REF) continue;
+    x = &z->I->t[a->u.ref - 1];
+    if (x->kind != LIMN_V_TENSOR) continue;
+    if (fuse_same_type(x, t)) full++;
+    else if (limn_numel(x->shape.ndim, x->shape.d) * 4 > n) return false;
+  }
+  return full == 1;
+}
+
+static bool fuse_again(fuser *z, limn_ref r) {
+  uint32_t nin = fuse_operand_count(z->I, r), k;
+  if (!z->on || z->f->stored[r - 1] || !fuse_is_simple(fuse_node(z->I, r)->op))
+    return false;
+  if (!fuse_reads_one(z, r)) return false;
+  for (k = z->use_at[r - 1]; k < z->use_at[r]; k++) {
+    int32_t gi = z->f->group[z->use[k] - 1];
+    if (gi < 0 || z->f->groups[gi].nin + nin > FUSE_INPUTS ||
+        z->f->groups[gi].nmember >= FUSE_MEMBERS)
+      return false;
+  }
+  for (k = z->use_at[r - 1]; k < z->use_at[r]; k++) {
+    limn_fuse_group *G = &z->f->groups[z->f->group[z->use[k] - 1]];
+    G->nin += nin;
+    G->nmember++;
+  }
+  z->f->again[r - 1] = 1;
+  return true;
+}
+
 /* -- Epilogues -- */
 
 static bool fuse_is_product(const fuser *z, limn_ref r) {
@@ -296,10 +379,11 @@ static int fuse_alloc(limn_graph *g, limn_arena *a, limn_fused *f) {
   f->group = limn_arena_alloc(a, n * sizeof *f->group);
   f->stored = limn_arena_alloc(a, n);
   f->needed = limn_arena_alloc(a, n);
+  f->again = limn_arena_alloc(a, n);
   f->groups = limn_arena_alloc(a, n * sizeof *f->groups);
   f->ngroup = 0;
-  return f->groups && f->needed && f->stored && f->group && f->canon
-             ? 0 : LIMN_EMEM;
+  return f->groups && f->needed && f->again && f->stored && f->group &&
+                 f->canon ? 0 : LIMN_EMEM;
 }
 
 int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
@@ -322,7 +406,7 @@ int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
     if (fuse_reduces(I, r)) {
       fuse_start(&z, r, true);
     } else if (limn_fuse_like(I, r)) {
-      if (!fuse_join(&z, r)) fuse_start(&z, r, false);
+      if (!fuse_join(&z, r) && !fuse_again(&z, r)) fuse_start(&z, r, false);
     } else if (z.on && fuse_node(I, r)->op == OP_matmul) {
       fuse_epilogue(&z, r);
     }

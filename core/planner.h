@@ -207,6 +207,7 @@ typedef struct {
   limn_ref *canon;  /* per node: what it is the same value as (itself) */
   int32_t *group;   /* per node, -1: none */
   uint8_t *stored;  /* per node: its value must be in memory */
+  uint8_t *again;   /* per node: computed in each group that uses it */
   uint8_t *needed;
   limn_fuse_group *groups;
   uint32_t ngroup;
