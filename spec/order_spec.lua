@@ -314,7 +314,7 @@ describe("Closeness, margins and sums of products", function()
       local y = limn.einsum("ij,jk->ik", a, b)
       return y
     end, x, x:t())
-    U.message(function() g(x, x) end, "inner sizes differ: 4 and 3")
+    U.message(function() g(x, x) end, "they are 4 and 3")
   end)
 
   it("diagonal and roll say what is wrong", function()

@@ -97,7 +97,7 @@ describe("The README", function()
     local y, m = g(limn.ones(4))
     U.equal(y, {4, 4, 4, 4})
     assert.are.equal(5, m)
-    U.message(function() g(limn.ones(2)) end, "2 < size")
+    U.message(function() g(limn.ones(2)) end, "size%(%%x, 1%) > 2 %(it is 2%)")
     local half = limn.trace(function(x) return limn.zeros(x:size(1) / 2) end,
                             limn.ones(4))
     U.equal(half(limn.ones(6)), {0, 0, 0})

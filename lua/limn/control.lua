@@ -201,9 +201,10 @@ local function decide(who, pred)
   return (pred:item())
 end
 
---- f(...) if pred holds, else g(...). pred is a 0-dim bool tensor, or a plan
--- value (limn.gt(n, 3) of a size or a number input); a trace records both
--- branches. A Lua boolean decides at once, as `if` does.
+--- limn.cond(pred, f, g, ...): f(...) if pred holds, else g(...). pred is a
+-- 0-dim bool tensor, or a plan value (limn.gt(n, 3) of a size or a number
+-- input); a trace records both branches. A Lua boolean decides at once, as `if`
+-- does.
 function M.cond(pred, f, g, ...)
   check_function(f, "cond")
   check_function(g, "cond")
@@ -222,9 +223,9 @@ function M.cond(pred, f, g, ...)
   return unpack(r, 1, r.n)
 end
 
---- branches.cpu(...) or branches.gpu(...), by where the run happens: in eager
--- code where the first tensor among the arguments is, or where limn.on says. A
--- branch may be missing; a run that needs it raises.
+--- limn.by_device({cpu = f, gpu = g}, ...): f(...) or g(...), by where the run
+-- happens: in eager code where the first tensor among the arguments is, or
+-- where limn.on says. A branch may be missing; a run that needs it raises.
 function M.by_device(branches, ...)
   if not plain(branches) then
     fail("by_device: a table of functions is wanted, not "
@@ -387,9 +388,9 @@ local function run_while(test, body, shape, list, args)
   return unpack(r, 1, r.n)
 end
 
---- Repeats ... = body(...) while test(...) holds; returns the last values.
--- test gives a 0-dim bool tensor. Numbers among the values become 0-dim
--- tensors; values keep their shape and dtype.
+--- limn.while_loop(test, body, ...): repeats ... = body(...) while test(...)
+-- holds; returns the last values. test gives a 0-dim bool tensor. Numbers among
+-- the values become 0-dim tensors; values keep their shape and dtype.
 function M.while_loop(test, body, ...)
   check_function(test, "while_loop")
   check_function(body, "while_loop")
@@ -508,9 +509,10 @@ local function scan(who, f, init, xs, reverse)
   return c, y
 end
 
---- Folds carry, y = f(carry, x) over dim 1 of xs (a tensor, or a table of
--- them); returns the last carry and every y, stacked. {reverse = true} goes
--- from the last to the first; each y keeps the place of its x.
+--- limn.scan(f, init, xs [, {reverse = false}]) -> carry, ys: folds carry, y =
+-- f(carry, x) over dim 1 of xs (a tensor, or a table of them); returns the last
+-- carry and every y, stacked. {reverse = true} goes from the last to the first;
+-- each y keeps the place of its x.
 function M.scan(f, init, xs, options)
   check_function(f, "scan")
   core.options(options, {"reverse"}, "scan")
@@ -519,7 +521,8 @@ function M.scan(f, init, xs, options)
   return c, y
 end
 
---- f(x) of every row x along dim 1 of xs, stacked.
+--- limn.map(f, xs): f(x) of every row x along dim 1 of xs (a tensor, or a table
+-- of them), stacked.
 function M.map(f, xs)
   check_function(f, "map")
   local _, y = scan("map", f, nil, xs, false)
