@@ -59,6 +59,10 @@ limn_arg grad_windows(limn_builder *b, const limn_arg *args, limn_arg g);
 /* -- conv.c -- */
 #define LIMN_CONV3_WIDEST 1000 /* values in a row of conv3's result */
 
+/* -- prune.c -- */
+/* Drop what is dead in regions of a graph that the caller owns alone. */
+int limn_prune(limn_graph *g, bool *changed);
+
 /* -- compact.c -- */
 /* Nodes first, first + 1, ... are now called map[0], map[1], ...: says so to
  * everything that refers to them. Each argument is mapped once, so that lists

@@ -2,6 +2,7 @@
  * for them; custom functions, and branches that the plan has decided on, are
  * inlined. The user's graph is not touched. */
 #include "pass.h"
+#include "pass.h"
 #include "planner.h"
 
 typedef struct {
@@ -190,6 +191,14 @@ bail:
   return rc;
 }
 
+/* What a region needs no more may have been all that another was there for. */
+static int rewrite_simplify(limn_graph *g) {
+  bool more = true;
+  LIMN_TRY(limn_simplify(g));
+  while (more) LIMN_TRY(limn_prune(g, &more));
+  return 0;
+}
+
 /* Expansions are a few levels deep; the bound is against a faulty table. */
 static int rewrite_all(limn_graph *g, limn_device *dev,
                        const limn_infer *known, limn_graph **out) {
@@ -205,7 +214,7 @@ static int rewrite_all(limn_graph *g, limn_device *dev,
     now = next;
   }
   now->nguard = 0; /* checked on the graph as recorded, through its regions */
-  if (g->c->flags.passes & LIMN_PASS_SIMPLIFY) rc = limn_simplify(now);
+  if (g->c->flags.passes & LIMN_PASS_SIMPLIFY) rc = rewrite_simplify(now);
   if (rc < 0) {
     limn_graph_release(now);
     return rc;
