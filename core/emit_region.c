@@ -4,7 +4,7 @@
 
 /* What a region is called with, one by one. */
 typedef struct {
-  bool tensor;
+  bool tensor;    /* one that is read */
   int32_t host;   /* number: host value of the plan, or -1: its type has it */
   limn_type type; /* of the region's input: of a row, for what is gone over */
   limn_view view;
@@ -35,10 +35,11 @@ static int region_tensor(region_emit *k, uint32_t i, limn_arg a) {
   emitter *e = k->e;
   region_input *x = &k->in[i];
   limn_shape *s = &x->type.shape;
-  x->tensor = true;
-  LIMN_TRY(emit_operand(e, a, &x->o));
-  if (i < k->ncarry) LIMN_TRY(emit_dense(e, &x->o, x->o.dtype, k->r));
   x->type = *emit_type(e, a.u.ref);
+  x->tensor = limn_region_reads(e->g, k->r, i);
+  limn_view_dense(&x->o.v, s->ndim, s->d);
+  if (x->tensor) LIMN_TRY(emit_operand(e, a, &x->o));
+  if (i < k->ncarry) LIMN_TRY(emit_dense(e, &x->o, x->o.dtype, k->r));
   x->view = x->o.v;
   x->view.offset = 0; /* a run binds the first element's address */
   if (!region_row(k, i)) return 0;
@@ -184,6 +185,10 @@ static int region_slots(region_emit *k, int i) {
     for (uint32_t j = 0; j < q->nslot; j++) {
       if (q->info[j].kind == LIMN_SLOT_TEMP) continue;
       memset(&x, 0, sizeof x);
+      if (q->info[j].kind == LIMN_SLOT_INPUT &&
+          k->in[q->info[j].index].at < 0)
+        return limn_fail(k->e->c, LIMN_EFORMAT, "a region reads input %u",
+                         q->info[j].index + 1);
       region_slot(k, i, j, &x);
       if ((x.kind >= LIMN_INNER_FIXED) == (pass == 1))
         in->slot[in->nslot++] = x;
@@ -198,7 +203,9 @@ static uint32_t region_count(region_emit *k, uint32_t at) {
   for (int i = 0; i < k->plan->n; i++) {
     const limn_plan *q = k->plan->in[i].p;
     for (uint32_t j = 0; j < q->nslot; j++)
-      if (q->info[j].kind == LIMN_SLOT_INPUT) k->in[q->info[j].index].at = 0;
+      if (q->info[j].kind == LIMN_SLOT_INPUT &&
+          k->in[q->info[j].index].tensor)
+        k->in[q->info[j].index].at = 0;
   }
   for (uint32_t i = 0; i < k->nin; i++) {
     if (!k->in[i].tensor) continue;

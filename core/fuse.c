@@ -169,20 +169,24 @@ int limn_op_types(int op, char *out) {
   return n;
 }
 
-/* Operands whose shape alone matters are no uses: no memory waits for them. */
+/* Operands whose shape alone matters are no uses: no memory waits for them;
+ * neither are those of regions of which these use no more. */
 static void fuse_operands(const limn_infer *I, limn_ref r,
                           void (*fn)(limn_ref, void *), void *p) {
   char type[LIMN_MAXARGS];
   const limn_graph *g = I->g;
   int np = limn_op_types(fuse_node(I, r)->op, type);
+  bool region = fuse_node(I, r)->kind == LIMN_V_LIST;
+  uint32_t at = 0;
   for (int i = 0; i < np && i < fuse_node(I, r)->nargs; i++) {
     const limn_arg *a = fuse_arg(I, r, i);
     if (type[i] != 'T') continue;
     if (a->tag == LIMN_A_REF && fuse_is_value(I, a->u.ref)) fn(a->u.ref, p);
-    for (uint32_t k = 0; a->tag == LIMN_A_LIST && k < a->n; k++) {
+    for (uint32_t k = 0; a->tag == LIMN_A_LIST && k < a->n; k++, at++) {
       const limn_arg *e = &g->args[a->u.at + k];
       if (e->tag == LIMN_A_REF &&
-          fuse_node(I, e->u.ref)->kind == LIMN_V_TENSOR)
+          fuse_node(I, e->u.ref)->kind == LIMN_V_TENSOR &&
+          (!region || limn_region_reads(g, r, at)))
         fn(e->u.ref, p);
     }
   }
@@ -386,6 +390,14 @@ static int fuse_alloc(limn_graph *g, limn_arena *a, limn_fused *f) {
                  f->canon ? 0 : LIMN_EMEM;
 }
 
+/* What regions read has to be known before. */
+static int fuse_regions(limn_graph *g) {
+  limn_planner *n;
+  for (uint32_t i = 0; i < g->nregion; i++)
+    LIMN_TRY(limn_planner_get(g->region[i], &n));
+  return 0;
+}
+
 int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
               limn_fused *f) {
   limn_graph *g = I->g;
@@ -399,6 +411,7 @@ int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
     f->canon[r - 1] = x ? f->canon[x - 1] : r;
     f->group[r - 1] = -1;
   }
+  LIMN_TRY(fuse_regions(g));
   fuse_needed(&z);
   LIMN_TRY(fuse_uses(&z, a));
   for (limn_ref r = g->nnode; r >= 1; r--) {

@@ -220,114 +220,12 @@ void limn_planner_free(limn_graph *g) {
   for (uint32_t i = 0; i < n->konst_cap; i++) limn_cell_release(n->konst[i]);
   limn_free(g->c, n->konst, n->konst_cap * sizeof *n->konst);
   limn_free(g->c, n->size_number, g->nin + 1);
+  limn_free(g->c, n->reads, g->nin + 1);
   limn_free(g->c, n->keybuf, n->keycap * sizeof *n->keybuf);
   for (int i = 0; i < LIMN_COUNT(n->refused); i++)
     plan_free_refusal(g->c, &n->refused[i]);
   limn_free(g->c, n, sizeof *n);
   g->planner = NULL;
-}
-
-/* -- Number inputs that decide sizes -- */
-
-typedef struct {
-  limn_planner *n;
-  limn_graph *g;
-} plan_mark;
-
-static void plan_mark_ref(limn_ref r, void *p) {
-  plan_mark *m = p;
-  const limn_node *nd = limn_graph_node(m->g, r);
-  if (nd->kind == LIMN_V_TENSOR || nd->kind == LIMN_V_NONE ||
-      nd->kind == LIMN_V_LIST)
-    return;
-  if (nd->op == OP_number)
-    m->n->size_number[limn_node_args(m->g, r)[0].u.i] = 1;
-  else
-    limn_node_refs(m->g, r, plan_mark_ref, m);
-}
-
-/* Parameters whose value a kernel takes at run time; all others must be known
- * when the plan is made. */
-static bool plan_runtime_param(int op, int i, char type) {
-  if (type == 'T') return op != OP_arange;
-  return type == 'r' && op == OP_pad && i == 2;
-}
-
-/* The inputs of region f are the elements of the node's lists, in order. */
-static int plan_mark_region(plan_mark *m, const limn_node *nd, limn_graph *f) {
-  const limn_arg *a = m->g->args + nd->args;
-  limn_planner *n;
-  uint32_t input = 0;
-  LIMN_TRY(limn_planner_get(f, &n));
-  for (int i = 0; i < nd->nargs; i++)
-    for (uint32_t k = 0; a[i].tag == LIMN_A_LIST && k < a[i].n; k++, input++) {
-      const limn_arg *e = &m->g->args[a[i].u.at + k];
-      if (e->tag == LIMN_A_REF && input < f->nin && n->size_number[input])
-        plan_mark_ref(e->u.ref, m);
-    }
-  return 0;
-}
-
-static int plan_mark_regions(plan_mark *m, const limn_node *nd) {
-  int first, count = limn_op_regions(nd->op, &first);
-  if (nd->op == OP_custom) count = 1; /* the gradient is no part of a run */
-  for (int i = first; i < first + count; i++) {
-    limn_graph *f = limn_graph_region(m->g, m->g->args[nd->args + (uint32_t)i]);
-    if (f) LIMN_TRY(plan_mark_region(m, nd, f));
-  }
-  return 0;
-}
-
-static void plan_mark_node(plan_mark *m, limn_ref r) {
-  char type[LIMN_MAXARGS];
-  const limn_node *nd = limn_graph_node(m->g, r);
-  int n = limn_op_types(nd->op, type);
-  if (nd->kind != LIMN_V_TENSOR) return;
-  for (int i = 0; i < n && i < nd->nargs; i++) {
-    const limn_arg *a = limn_node_args(m->g, r) + i;
-    if (plan_runtime_param(nd->op, i, type[i])) continue;
-    if (a->tag == LIMN_A_REF) plan_mark_ref(a->u.ref, m);
-    for (uint32_t k = 0; a->tag == LIMN_A_LIST && k < a->n; k++) {
-      const limn_arg *e = &m->g->args[a->u.at + k];
-      if (e->tag == LIMN_A_REF) plan_mark_ref(e->u.ref, m);
-    }
-  }
-}
-
-static int plan_mark_all(plan_mark *m) {
-  limn_graph *g = m->g;
-  for (limn_ref r = 1; r <= g->nnode; r++) {
-    plan_mark_node(m, r);
-    LIMN_TRY(plan_mark_regions(m, limn_graph_node(g, r)));
-  }
-  for (uint32_t i = 0; i < g->nguard; i++)
-    if (g->guard[i].cond.tag == LIMN_A_REF)
-      plan_mark_ref(g->guard[i].cond.u.ref, m);
-  return 0;
-}
-
-int limn_planner_get(limn_graph *g, limn_planner **out) {
-  limn_planner *n = g->planner;
-  plan_mark m;
-  int rc;
-  *out = n;
-  if (n) return 0;
-  n = limn_alloc(g->c, sizeof *n);
-  if (!n) return LIMN_EMEM;
-  g->planner = n;
-  g->planner_free = limn_planner_free;
-  n->size_number = limn_alloc(g->c, g->nin + 1);
-  n->keycap = g->nmode / 64 + 3 + g->nin * (2 * LIMN_MAXDIM + 1);
-  n->keybuf = limn_alloc(g->c, n->keycap * sizeof *n->keybuf);
-  if (!n->size_number || !n->keybuf) {
-    limn_planner_free(g);
-    return LIMN_EMEM;
-  }
-  m.n = n, m.g = g;
-  rc = plan_mark_all(&m);
-  if (rc < 0) limn_planner_free(g);
-  else *out = n;
-  return rc;
 }
 
 /* -- Making a plan -- */

@@ -179,6 +179,7 @@ typedef struct limn_planner {
   limn_cell **konst; /* captured tensors follow the run like cells */
   uint32_t konst_cap;
   uint8_t *size_number; /* number inputs that are used as sizes */
+  uint8_t *reads;       /* tensor inputs of which not only the type is used */
   limn_graph_stats stats;
   uint64_t *keybuf;
   uint32_t keycap;
@@ -186,7 +187,9 @@ typedef struct limn_planner {
   uint32_t nrefused;       /* so far */
 } limn_planner;
 
-int limn_planner_get(limn_graph *g, limn_planner **out);
+int limn_planner_get(limn_graph *g, limn_planner **out); /* marks.c */
+/* Whether a region of node r reads element i of its lists of operands. */
+bool limn_region_reads(const limn_graph *g, limn_ref r, uint32_t i);
 void limn_planner_free(limn_graph *g);
 
 /* rewrite.c: g with everything expanded for which dev has no kernel. */
