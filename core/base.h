@@ -154,6 +154,7 @@ struct limn_cell;
 
 typedef struct { /* LIMN_* counters for stats and tests */
   uint64_t plans, plan_hits, compiles, uploads, downloads, kernels, copies;
+  uint64_t records, replays; /* launches of many kernels as one */
   uint64_t allocs; /* limn_realloc calls that allocate */
 } limn_counters;
 

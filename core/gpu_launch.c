@@ -273,6 +273,7 @@ static int replay_record(limn_gpu *g, limn_gpu_replay *r, const limn_step *s,
   r->n = r->nword = 0;
   LIMN_TRY(replay_keep(g, s, n));
   LIMN_TRY(g->drv->record(g));
+  g->c->count.records++;
   rc = replay_note_all(g, r, s, n, b);
   end = g->drv->recorded(g, rc < 0 ? NULL : &r->made);
   if (rc < 0 || end < 0) return rc < 0 ? rc : end;
@@ -318,7 +319,10 @@ static int replay_run(limn_gpu *g, limn_gpu_replay *r, const limn_step *s,
     r->cost += REPLAY_AGAIN;
     bound = replay_record(g, r, s, n, b) < 0 ? -1 : 1;
   }
-  if (bound > 0) return g->drv->replay(g, r->made) < 0 ? LIMN_EDEVICE : 1;
+  if (bound > 0) {
+    g->c->count.replays++;
+    return g->drv->replay(g, r->made) < 0 ? LIMN_EDEVICE : 1;
+  }
   limn_error_clear(g->c);
   replay_drop(g, r);
   r->off = true;

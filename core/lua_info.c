@@ -181,6 +181,8 @@ static int info_counters(lua_State *L) {
   info_set_number(L, "plans", (double)c->count.plans);
   info_set_number(L, "plan_hits", (double)c->count.plan_hits);
   info_set_number(L, "compiles", (double)c->count.compiles);
+  info_set_number(L, "records", (double)c->count.records);
+  info_set_number(L, "replays", (double)c->count.replays);
   info_set_number(L, "uploads", (double)c->count.uploads);
   info_set_number(L, "downloads", (double)c->count.downloads);
   info_set_number(L, "kernels", (double)c->count.kernels);

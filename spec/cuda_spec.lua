@@ -1,0 +1,349 @@
+-- The CUDA device beyond what every device does: libraries that are missing,
+-- the cache of compiled kernels, recorded launches, memory that runs out, calls
+-- that fail, several devices. Each runs in a process of its own, on the
+-- stand-in; what it computes with CUDA is compared with the CPU.
+local U = require "support.util"
+
+local standin = U.build .. "/cuda_standin/libcuda.so.1"
+local has_compiler = select(2, U.run "g++ --version")
+
+-- A small net and what it gives on a device.
+local opening = [[
+local limn = require "limn"
+local nn = limn.nn
+limn.manual_seed(7)
+local function close(a, b)
+  local off = (a:to "cpu" - b:to "cpu"):abs():max():item()
+  assert(off < 1e-4, off)
+end
+local function same(a, b)
+  assert(a:to "cpu":eq(b:to "cpu"):all():item())
+end
+local function net(n)
+  return nn.Sequential(nn.Linear(n, 32), nn.Tanh(), nn.Linear(32, 8))
+end
+local m = net(64)
+local infer = limn.trace {m, limn.randn(1, 64)}
+local function right(dev)
+  local x = limn.randn(4, 64)
+  close(infer(x:to(dev or "cuda:0")), infer(x))
+end
+]]
+
+local function environment(env)
+  local lib = U.quote(standin)
+  return ("LIMN_DEVICES=cpu,cuda LIMN_CUDA_LIB=%s LIMN_NVRTC_LIB=%s "
+    .. "LIMN_CUBLAS_LIB=%s LIMN_CACHE=off %s"):format(lib, lib, lib, env or "")
+end
+
+local function run(source, env)
+  return U.lua(opening .. source, environment(env))
+end
+
+-- The source runs to its end without an error.
+local function works(source, env)
+  local text, ok = run(source, env)
+  assert(ok, text)
+  return text
+end
+
+local function says(source, pattern, env)
+  local text = run(source, env)
+  assert(text:find(pattern, 1, true), text)
+end
+
+describe("CUDA #cuda", function()
+  if not has_compiler then
+    pending "runs on the stand-in, where g++ is installed"
+    return
+  end
+
+  describe("says what is missing:", function()
+    local notes = "print((select(3, limn.devices {all = true})))"
+    it("the driver", function()
+      says(notes, "cuda: cannot load /none/libcuda.so, the NVIDIA driver",
+           "LIMN_CUDA_LIB=/none/libcuda.so")
+    end)
+    it("the compiler", function()
+      says(notes, "cuda: cannot load /none/nvrtc.so, the compiler",
+           "LIMN_NVRTC_LIB=/none/nvrtc.so")
+    end)
+    it("a driver that does not start", function()
+      says(notes, "cuda: the driver does not start: CUDA_ERROR_",
+           "STANDIN_FAIL=cuInit:1")
+    end)
+    it("a compiler that knows no architecture of the device", function()
+      says(notes, "cannot compile for stand-in sm_35 (compute capability 3.5)",
+           "STANDIN_DEVICES=35")
+    end)
+    it("cuBLAS, and makes products itself", function()
+      says([[
+        local a = limn.randn(200, 200)
+        close(a:to "cuda:0":matmul(a:to "cuda:0"), a:matmul(a))
+      ]] .. notes, "cuda: cannot load /none/cublas.so, products are slower",
+           "LIMN_CUBLAS_LIB=/none/cublas.so")
+    end)
+  end)
+
+  describe("replays", function()
+    it("a plan from its second run on, with other inputs and weights", function()
+      works [[
+        local x = limn.randn(4, 64):to "cuda:0"
+        local keep = {infer(x)}
+        assert(limn.counters().records == 0)
+        for i = 1, 6 do
+          right()
+          keep[#keep + 1] = infer(limn.randn(4, 64):to "cuda:0")
+          m[1].weight:assign(limn.randn(32, 64))
+        end
+        local k = limn.counters()
+        assert(k.records == 1 and k.replays == 12, k.records .. k.replays)
+      ]]
+    end)
+    it("random numbers and number inputs anew in every run", function()
+      works [[
+        local g = limn.trace {function(x, k)
+          return (x + limn.rand_like(x)):sum(1) * k
+        end, limn.randn(500, 3), limn.number(2)}
+        local x = limn.randn(500, 3)
+        for i = 1, 5 do
+          limn.manual_seed(i)
+          local want = g(x, i)
+          limn.manual_seed(i)
+          close(g(x:to "cuda:0", i) * 0.01, want * 0.01)
+        end
+        assert(limn.counters().replays > 0)
+      ]]
+    end)
+    it("up to what is printed, and after it", function()
+      local text = works [[
+        local g = limn.trace {function(x)
+          local a = (x * 2):sum(1)
+          limn.print(a:sum())
+          return (a + 1):softmax(1):cumsum(1)
+        end, limn.ones(3, 4)}
+        for i = 1, 4 do close(g((limn.ones(3, 4) * i):to "cuda:0"),
+                              limn.tensor {0.25, 0.5, 0.75, 1}) end
+        assert(limn.counters().replays > 0)
+      ]]
+      assert(text:find("6.*12.*18.*24") or text:find("24.*48.*72.*96"), text)
+    end)
+    it("products of the vendor's whose operands move, for a while", function()
+      works [[
+        local g = limn.trace {net(256), limn.randn(2, 256)}
+        local keep = {}
+        for i = 1, 14 do
+          local x = limn.randn(300, 256)
+          local y = g(x:to "cuda:0")
+          close(y, g(x))
+          keep[i] = {y, x:to "cuda:0"}
+        end
+        local k = limn.counters()
+        assert(k.records > 1 and k.records < 8, k.records)
+      ]]
+    end)
+    for _, call in ipairs {"cuStreamBeginCapture:1", "cuGraphInstantiate:1",
+                           "cuStreamGetCaptureInfo:2",
+                           "cuGraphExecKernelNodeSetParams:1"} do
+      it("nothing where " .. call:match "%w+" .. " fails, and says nothing",
+         function()
+        works("for i = 1, 4 do right() end", "STANDIN_FAIL=" .. call)
+      end)
+    end
+  end)
+
+  describe("keeps compiled kernels", function()
+    local once = "right() print(limn.counters().compiles)"
+    local function in_folder(f)
+      U.with_file(function(path)
+        os.remove(path)
+        f(path, "LIMN_CACHE=" .. U.quote(path))
+        U.run("rm -r " .. U.quote(path))
+      end)
+    end
+    -- Nothing may be compiled.
+    local function from_cache(env)
+      works("right()", env .. " STANDIN_FAIL=nvrtcCompileProgram:1")
+    end
+
+    it("for later processes", function()
+      in_folder(function(_, env)
+        works(once, env)
+        from_cache(env)
+      end)
+    end)
+    it("in whole files only: one that is damaged is made anew", function()
+      in_folder(function(path, env)
+        works(once, env)
+        U.run(("cd %s && for f in *; do printf x | dd of=$f bs=1 seek=200 "
+          .. "conv=notrunc; done"):format(U.quote(path)))
+        works(once, env)
+        from_cache(env)
+        U.run(("cd %s && for f in *; do truncate -s 60 $f; done")
+          :format(U.quote(path)))
+        works(once, env)
+        U.run(("cd %s && for f in *; do : > $f; done"):format(U.quote(path)))
+        works(once, env)
+        from_cache(env)
+      end)
+    end)
+    it("where several processes write at once", function()
+      in_folder(function(path, env)
+        local source = os.tmpname()
+        U.write_file(source, opening .. "right()")
+        local one = ("LUA_PATH=%s LUA_CPATH=%s %s luajit %s"):format(
+          U.quote "lua/?.lua;lua/?/init.lua;;", U.quote(U.build .. "/?.so;;"),
+          environment(env), source)
+        local text, ok = U.run(("for i in 1 2 3 4; do %s & p=\"$p $!\"; done; "
+          .. "for i in $p; do wait $i || exit 1; done"):format(one))
+        os.remove(source)
+        assert(ok, text)
+        assert.equal("", (U.run("ls " .. U.quote(path) .. " | grep tmp")))
+        from_cache(env)
+      end)
+    end)
+    it("nowhere when the folder cannot be written", function()
+      works(once, "LIMN_CACHE=/proc/none/at/all")
+    end)
+    it("apart by architecture", function()
+      in_folder(function(_, env)
+        works("right 'cuda:0'", env)
+        says("right 'cuda:1'", "NVRTC error",
+             env .. " STANDIN_FAIL=nvrtcCompileProgram:1")
+      end)
+    end)
+  end)
+
+  describe("memory", function()
+    local full = [[
+      local keep = {}
+      local ok, e = pcall(function()
+        for i = 1, 100 do keep[i] = limn.zeros(1024, 1024, "cuda:0") end
+      end)
+      assert(not ok)
+      e = tostring(e)
+      assert(e:find("out of device memory", 1, true), e)
+      assert(#keep >= 10 and #keep < 16, #keep)
+      keep = nil
+      for i = 1, 100 do
+        keep = limn.ones(1024, 1024, "cuda:0") * i
+        right()
+      end
+      assert(keep[3][4]:item() == 100)
+    ]]
+    it("that runs out is an error, and there again when it is freed", function()
+      works(full, "STANDIN_MEMORY=67108864")
+    end)
+    it("comes by plain allocations where there are no pools", function()
+      works(full, "STANDIN_MEMORY=67108864 STANDIN_FAIL=cuMemPoolCreate:1")
+    end)
+    it("that is kept for reuse is given up for other sizes", function()
+      works([[
+        local x = limn.zeros(5000000, "cuda:0")
+        x = nil
+        collectgarbage()
+        local y = {}
+        for i = 1, 9 do y[i] = limn.zeros(1500000, "cuda:0") end
+        y = nil
+        collectgarbage()
+        x = limn.ones(12000000, "cuda:0")
+        assert(x:sum():item() == 12000000)
+      ]], "STANDIN_MEMORY=67108864")
+    end)
+    it("is copied whole through pinned parts, and without them", function()
+      local copies = [[
+        for _, n in ipairs {1, 1000, 262144, 262145, 3000001} do
+          local x = limn.arange(n)
+          same(x:to "cuda:0", x)
+        end
+      ]]
+      works(copies)
+      works(copies, "STANDIN_FAIL=cuMemAllocHost:1")
+    end)
+  end)
+
+  it("computes on several devices, whose copies and cells follow", function()
+    works [[
+      local opt = limn.optim.Adam(m, {lr = 1e-2})
+      local loss = limn.value_and_grad(function(x, t)
+        return nn.cross_entropy(m(x), t)
+      end, m)
+      local step = limn.trace {function(x, t)
+        local l, g = loss(x, t)
+        opt:step(g)
+        return l
+      end, limn.randn(8, 64), limn.randint(1, 8, 8)}
+      local x, t = limn.randn(8, 64), limn.randint(1, 8, 8)
+      local first = step(x, t):item()
+      local last
+      for i = 1, 12 do
+        local dev = ({"cuda:0", "cuda:1", "cpu"})[i % 3 + 1]
+        last = step(x:to(dev), t:to(dev)):item()
+        right(dev)
+      end
+      assert(last < first * 0.8, first .. " " .. last)
+      local a = limn.randn(700, 900):to "cuda:0"
+      same(a:to "cuda:1", a)
+    ]]
+  end)
+
+  it("names the line of a step whose launch fails", function()
+    local text = run([[
+      local g = limn.trace {function(x)
+        local y = x:tanh() -- the line
+        return y:cumsum(1)
+      end, limn.randn(4)}
+      local x = limn.randn(4):to "cuda:0"
+      local ok, e = pcall(g, x)
+      print(e)
+    ]], "STANDIN_FAIL=cuLaunchKernel:1")
+    local _, before = opening:gsub("\n", "")
+    assert(text:find((":%d: tanh on cuda:0: CUDA: cuLaunchKernel failed: "
+      .. "CUDA_ERROR_"):format(before + 2)), text)
+  end)
+
+  it("rounds to TensorFloat-32 only when asked, by a plan of its own", function()
+    works [[
+      local a = limn.randn(4, 64):to "cuda:0"
+      infer(a)
+      local plans = limn.counters().plans
+      infer(a)
+      assert(limn.counters().plans == plans)
+      limn.allow_tf32(true)
+      infer(a)
+      assert(limn.counters().plans == plans + 1)
+      limn.allow_tf32(false)
+      infer(a)
+      assert(limn.counters().plans == plans + 1)
+      assert(not pcall(limn.allow_tf32, 1))
+    ]]
+  end)
+
+  -- Whatever fails, once: the run is right or says so, and all is given back.
+  -- Calls that only undo what another did are left out.
+  local function undoes(name)
+    for _, word in ipairs {"Destroy", "Free", "Unload", "Release", "Pop",
+                           "EndCapture"} do
+      if name:find(word, 1, true) then return true end
+    end
+  end
+  it("stands any call that fails", function()
+    local header = U.read_file "core/cuda_api.h"
+    for name in header:gmatch "F%(%w+, (%w+)[,_]" do
+      local text, ok = "", true
+      if not undoes(name) then text, ok = run([[
+        local ok, e = pcall(function()
+          for i = 1, 3 do right() end
+          local a = limn.randn(200, 200)
+          local b = limn.randn(200)
+          local f = limn.trace {function(x, y) return x:matmul(x) + y end, a, b}
+          close(f(a:to "cuda:0", b:to "cuda:0"), f(a, b))
+        end)
+        e = tostring(e)
+        assert(ok or e:find "CUDA: " or e:find "no device" or
+               e:find "out of .*memory", e)
+      ]], "STANDIN_DEVICES=75 STANDIN_FAIL=" .. name .. ":1") end
+      assert(ok, name .. ": " .. text)
+    end
+  end)
+end)
