@@ -86,7 +86,7 @@ describe("CUDA #cuda", function()
   end)
 
   describe("replays", function()
-    it("a plan from its second run on, with other inputs and weights", function()
+    it("a plan from its second run on, with new inputs and weights", function()
       works [[
         local x = limn.randn(4, 64):to "cuda:0"
         local keep = {infer(x)}
@@ -302,7 +302,7 @@ describe("CUDA #cuda", function()
       .. "CUDA_ERROR_"):format(before + 2)), text)
   end)
 
-  it("rounds to TensorFloat-32 only when asked, by a plan of its own", function()
+  it("rounds to TensorFloat-32 only when asked, in its own plan", function()
     works [[
       local a = limn.randn(4, 64):to "cuda:0"
       infer(a)
