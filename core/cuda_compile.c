@@ -180,6 +180,7 @@ int cuda_build(limn_gpu *g, const char *src, void **program) {
   limn_str text;
   int rc;
   limn_str_init(&text, g->c);
+  limn_str_add(&text, "#define USE_ATOM64\n"); /* the heading asks for it */
   limn_str_addn(&text, src, head);
   limn_str_add(&text, limn_gpu_text("prelude_cuda"));
   limn_str_add(&text, limn_gpu_text("dialect"));

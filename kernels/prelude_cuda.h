@@ -27,7 +27,6 @@ typedef unsigned long long u64;
 #ifndef USE_F64
 #define USE_F64
 #endif
-#define USE_ATOM64
 #ifdef NUM_TABLE
 #define NUMBERS const i64 *num
 #define N_(i) num[i]
