@@ -145,9 +145,7 @@ end
 -- The value, if all three have as many rows, and it as many positions as the
 -- key.
 function MHA:agree(query, key, value)
-  for _, x in ipairs {query, key, value} do
-    check.fits(self, x, 2, 3, -1, self.embed_dim, "[..., " .. self.embed_dim
-               .. "]")
+  for _, x in ipairs {key, value} do
     if x:dim() ~= query:dim() then
       check.misfit(self, x, "a tensor with the query's number of dims")
     end
@@ -176,12 +174,14 @@ function MHA:forward(query, key, value, options)
   key = key == nil and query or key
   value = value == nil and key or value
   local e, first = self.embed_dim, self.batch_first
-  value = self:agree(query, key, value)
-  local list, names = {query, key, value}, {"query", "key", "value"}
-  local single = false
-  for i, x in ipairs(list) do
+  local names = {"query", "key", "value"}
+  for i, x in ipairs {query, key, value} do
     check.fits(self, x, 2, 3, -1, e, ("[%s, %d] as the %s"):format(
       first and "rows, positions" or "positions, rows", e, names[i]))
+  end
+  local list = {query, key, self:agree(query, key, value)}
+  local single = false
+  for i, x in ipairs(list) do
     single = x:dim() == 2
     if single then x = x:unsqueeze(1) elseif not first then
       x = x:transpose(1, 2)

@@ -274,9 +274,6 @@ local function resized(x, n, o, who)
   for i = 1, n do
     local dim = i - n - 1
     local to = size and size[i] or limn.floor(x:size(dim) * factor[i])
-    if type(to) == "number" and to % 1 ~= 0 then
-      core.fail(("%s: a size is a whole number, got %s"):format(who, to))
-    end
     x = D.expect(x, D.le(1, to), ("%s: a size of %s; at least 1 is possible")
       :format(who, tostring(to)))
     local scale = factor and 1 / factor[i]
