@@ -42,7 +42,7 @@ static int region_leave(lua_State *L) {
 }
 
 /* region_give(region, {results}, {likes}): the results of a region that was
- * left; for a number a dtype, or a placeholder that it is to be like */
+ * left; for each false, a dtype, or (a number) a placeholder that it is like */
 static int region_give(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_trace *t = limn_lua_check_trace(st, L, 1);
