@@ -20,7 +20,8 @@ for _, part in ipairs {ops, require "limn.order", require "limn.arrange",
 end
 limn.check = nil
 
-local lazy = {nn = true, optim = true, data = true, repl = true, help = true}
+local lazy = {nn = true, optim = true, data = true, repl = true, help = true,
+  script = true}
 
 setmetatable(limn, {
   __index = function(t, key)
