@@ -132,8 +132,15 @@ typedef struct {
   uint32_t nmulti, multi_cap;
 } grad_walk;
 
-static void grad_run(limn_builder *b, limn_ref start, bool nested, limn_arg y,
-                     limn_arg seed, const limn_ref *wrt, int n, limn_arg *out);
+/* What is differentiated, and the gradient that each of them is given. */
+typedef struct {
+  const limn_arg *y, *g;
+  int n;
+} grad_seeds;
+
+static void grad_run(limn_builder *b, limn_ref start, bool nested,
+                     const grad_seeds *y, const limn_ref *wrt, int n,
+                     limn_arg *out);
 
 static grad_slot *grad_at(const grad_walk *w, limn_ref r) {
   if (r >= w->lo && r <= w->hi) return &w->slot[r - w->lo];
@@ -149,13 +156,13 @@ static bool grad_on(const grad_walk *w, limn_arg a) {
 
 /* Whether a gradient goes through a node at all. Integers and bools have
  * none; rows that lack one by mistake are found when it is asked for. */
-static bool grad_passes(const limn_graph *g, limn_ref r) {
+bool limn_grad_passes(const limn_graph *g, limn_ref r) {
   const limn_node *n = limn_graph_node(g, r);
   const limn_op_row *row = limn_op_get(n->op);
   const limn_arg *a = limn_node_args(g, r);
+  if (limn_op_body(n->op) >= 0) return true;
   if (n->kind != LIMN_V_TENSOR) return false;
   switch (n->op) {
-  case OP_custom:
   case OP_pick:
     return true;
   case OP_detach:
@@ -191,7 +198,7 @@ static void grad_mark(grad_walk *w) {
   }
   for (limn_ref r = LIMN_MAX(w->lo, w->start); r <= w->hi; r++) {
     grad_seek s = {w, false};
-    if (w->slot[r - w->lo].on || !grad_passes(w->b->g, r)) continue;
+    if (w->slot[r - w->lo].on || !limn_grad_passes(w->b->g, r)) continue;
     limn_node_refs(w->b->g, r, grad_seek_ref, &s);
     w->slot[r - w->lo].on = s.on;
   }
@@ -260,7 +267,7 @@ static void grad_expanded(grad_walk *w, int op, const limn_arg *a, limn_arg g,
   y = limn_expand(b, op, a, n);
   for (int i = 0; i < n; i++) out[i] = limn_none();
   if (!b->rc && y.tag == LIMN_A_REF && y.u.ref >= first)
-    grad_run(b, first, true, y, g, wrt, n, out);
+    grad_run(b, first, true, &(grad_seeds){&y, &g, 1}, wrt, n, out);
   else /* an operand itself, as x repeated once is */
     for (int i = 0; i < n; i++)
       if (y.tag == LIMN_A_REF && wrt[i] == y.u.ref) {
@@ -310,25 +317,16 @@ static void grad_plain(grad_walk *w, int op, const limn_arg *a, limn_arg y,
   }
 }
 
-/* -- Custom functions -- */
+/* -- Nodes with regions -- */
 
-/* Region number i of the graph, or NULL. */
-static limn_graph *grad_region(const limn_graph *g, limn_arg i) {
-  bool ok = i.tag == LIMN_A_INT && i.u.i >= 0 && i.u.i < g->nregion;
-  return ok ? g->region[i.u.i] : NULL;
-}
-
-/* What result number a[1] of a custom node a[0] gets is kept with the node. */
+/* What result number a[1] of a node a[0] gets is kept with the node. */
 static void grad_pick(grad_walk *w, const limn_arg *a, limn_arg g) {
   limn_builder *b = w->b;
   grad_slot *s = a[0].tag == LIMN_A_REF ? grad_at(w, a[0].u.ref) : NULL;
-  const limn_graph *f;
   uint32_t n;
-  if (!s || !s->on || limn_graph_node(b->g, a[0].u.ref)->op != OP_custom)
-    return;
-  f = grad_region(b->g, limn_node_args(b->g, a[0].u.ref)[1]);
-  n = f ? f->nout : 0;
-  if (a[1].u.i < 1 || a[1].u.i > n || b->rc) return;
+  if (!s || !s->on || b->rc) return;
+  n = limn_graph_node(b->g, a[0].u.ref)->nresult;
+  if (a[1].u.i < 1 || a[1].u.i > n) return;
   if (!s->multi) {
     b->rc = limn_grow(b->c, &w->multi, &w->multi_cap, w->nmulti + n,
                       sizeof *w->multi);
@@ -339,66 +337,40 @@ static void grad_pick(grad_walk *w, const limn_arg *a, limn_arg g) {
   grad_sum(b, &w->multi[s->multi - 1 + (uint32_t)a[1].u.i - 1], g);
 }
 
-/* The tensor results of f as values of the graph, and their gradients. */
-static uint32_t grad_results(grad_walk *w, const limn_graph *f, limn_ref r,
-                             limn_arg *gs, limn_arg *ys) {
-  limn_builder *b = w->b, region = {b->c, (limn_graph *)f, 0, 0, 0};
-  const grad_slot *s = grad_at(w, r);
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < f->nout; i++) {
-    limn_arg g = s->multi ? w->multi[s->multi - 1 + i] : limn_none();
-    if (!limn_arg_tensor(&region, f->out[i])) continue;
-    ys[n] = f->nout == 1
-                ? limn_aref(r)
-                : limn_build2(b, OP_pick, limn_aref(r), limn_aint(i + 1));
-    if (i == 0 && s->g.tag != LIMN_A_NONE) grad_sum(b, &g, s->g);
-    gs[n] = g.tag == LIMN_A_NONE ? limn_build_zeros(b, ys[n]) : g;
-    n++;
-  }
-  return n;
+/* Its lists of operands one after another, and the gradients of its results.
+ * `tmp` has room for both and for the operands' gradients. */
+static void grad_regions_in(grad_walk *w, limn_region_call *k, limn_arg *tmp) {
+  limn_builder *b = w->b;
+  const grad_slot *s = grad_at(w, k->r);
+  limn_arg *x = tmp, *g = x + k->n, *out = g + k->ng;
+  uint32_t at = 0;
+  for (int i = 0; i < LIMN_MAXARGS; i++)
+    for (uint32_t j = 0; k->a[i].tag == LIMN_A_LIST && j < k->a[i].n; j++)
+      x[at++] = b->g->args[k->a[i].u.at + j];
+  for (uint32_t i = 0; i < k->ng; i++)
+    g[i] = s->multi ? w->multi[s->multi - 1 + i] : limn_none();
+  if (s->g.tag != LIMN_A_NONE) grad_sum(b, &g[0], s->g);
+  for (uint32_t i = 0; i < k->n; i++) out[i] = limn_abool(grad_on(w, x[i]));
+  k->x = x, k->g = g, k->out = out;
+  if (!b->rc) limn_grad_region(b, k);
+  for (uint32_t i = 0; i < k->n; i++)
+    if (grad_on(w, x[i])) grad_give(w, x[i], out[i]);
 }
 
-/* Operands of a custom node are f's own arguments, what f captured, what vjp
- * captured. vjp takes a gradient and a result for each tensor result of f,
- * then f's own arguments; it returns a gradient (or nil) for each of these. */
-static void grad_custom_in(grad_walk *w, limn_ref r, limn_graph *f,
-                           limn_graph *v, uint32_t xs, uint32_t n,
-                           limn_arg *tmp) {
-  limn_builder *b = w->b;
-  limn_arg *in = tmp, *gs = in + v->nin + 1, *ys = gs + f->nout;
-  limn_arg *out = ys + f->nout;
-  uint32_t nr = grad_results(w, f, r, gs, ys), k = 0;
-  int64_t own = (int64_t)f->nin + v->nin - 2 * (int64_t)nr - n;
-  if (own < 0 || own > f->nin || 2 * nr + own > v->nin) {
-    if (!b->rc)
-      b->rc = limn_fail(b->c, LIMN_ETRACE,
-                        "the gradient of a custom function "
-                        "takes g, y and the function's arguments");
-    return;
-  }
-  for (uint32_t i = 0; i < nr; i++) in[k++] = gs[i];
-  for (uint32_t i = 0; i < nr; i++) in[k++] = ys[i];
-  for (uint32_t i = 0; i < own; i++) in[k++] = b->g->args[xs + i];
-  for (uint32_t i = f->nin; i < n; i++) in[k++] = b->g->args[xs + i];
-  if (!b->rc) b->rc = limn_graph_inline(b->g, v, in, out);
-  for (uint32_t i = 0; i < own && i < v->nout && !b->rc; i++) {
-    limn_arg x = b->g->args[xs + i];
-    if (grad_on(w, x) && limn_arg_tensor(b, out[i]))
-      grad_give(w, x, limn_fold_like(b, out[i], x));
-  }
-}
-
-static void grad_custom(grad_walk *w, limn_ref r, const limn_arg *a) {
-  limn_builder *b = w->b;
-  limn_graph *f = grad_region(b->g, a[1]), *v = grad_region(b->g, a[2]);
+static void grad_regions(grad_walk *w, limn_ref r, const limn_arg *a) {
+  limn_region_call k = {0};
   limn_arg *tmp;
   size_t bytes;
-  if (a[0].tag != LIMN_A_LIST || !f || !v) return;
-  bytes = (v->nin + v->nout + 2 * (size_t)f->nout + 1) * sizeof(limn_arg);
-  tmp = grad_alloc(b, bytes);
+  memcpy(k.a, a, sizeof k.a);
+  k.r = r;
+  k.ng = limn_graph_node(w->b->g, r)->nresult;
+  for (int i = 0; i < LIMN_MAXARGS; i++)
+    if (a[i].tag == LIMN_A_LIST) k.n += a[i].n;
+  bytes = (2 * (size_t)k.n + k.ng + 1) * sizeof *tmp;
+  tmp = grad_alloc(w->b, bytes);
   if (!tmp) return;
-  grad_custom_in(w, r, f, v, a[0].u.at, a[0].n, tmp);
-  limn_free(b->c, tmp, bytes);
+  grad_regions_in(w, &k, tmp);
+  limn_free(w->b->c, tmp, bytes);
 }
 
 /* Arguments are copied: the pool moves when nodes are added. */
@@ -415,8 +387,8 @@ static void grad_node(grad_walk *w, limn_ref r) {
     grad_pick(w, a, g);
     return;
   }
-  if (nd.op == OP_custom) {
-    grad_custom(w, r, a);
+  if (limn_op_body(nd.op) >= 0) {
+    grad_regions(w, r, a);
     return;
   }
   if (a[0].tag == LIMN_A_LIST) n = a[0].n;
@@ -435,24 +407,29 @@ static void grad_back(grad_walk *w) {
   for (limn_ref r = w->hi; r >= w->lo && r >= w->start && !w->b->rc; r--) {
     const grad_slot *s = &w->slot[r - w->lo];
     if (s->on && (s->g.tag != LIMN_A_NONE || s->multi) &&
-        grad_passes(w->b->g, r))
+        limn_grad_passes(w->b->g, r))
       grad_node(w, r);
   }
 }
 
-static void grad_run(limn_builder *b, limn_ref start, bool nested, limn_arg y,
-                     limn_arg seed, const limn_ref *wrt, int n, limn_arg *out) {
-  grad_walk w = {b, start, start, y.u.ref, nested, wrt, n, NULL, NULL, 0, 0};
+static void grad_run(limn_builder *b, limn_ref start, bool nested,
+                     const grad_seeds *y, const limn_ref *wrt, int n,
+                     limn_arg *out) {
+  grad_walk w = {b, start, start, 0, nested, wrt, n, NULL, NULL, 0, 0};
   size_t bytes;
   for (int i = 0; i < n; i++) out[i] = limn_none();
   for (int i = 0; i < n && !nested; i++)
     if (wrt[i] && wrt[i] < w.lo) w.lo = wrt[i];
+  for (int i = 0; i < y->n; i++)
+    if (limn_arg_tensor(b, y->y[i])) w.hi = LIMN_MAX(w.hi, y->y[i].u.ref);
   if (w.hi < w.lo) return; /* y is a constant */
   bytes = (w.hi - w.lo + 1 + (size_t)n) * sizeof(grad_slot);
   w.slot = grad_alloc(b, bytes);
   if (!w.slot) return;
   grad_mark(&w);
-  w.slot[w.hi - w.lo].g = seed;
+  for (int i = 0; i < y->n; i++)
+    if (grad_on(&w, y->y[i]))
+      grad_sum(b, &grad_at(&w, y->y[i].u.ref)->g, y->g[i]);
   grad_back(&w);
   for (int i = 0; i < n && !b->rc; i++) {
     const grad_slot *s = wrt[i] ? grad_at(&w, wrt[i]) : NULL;
@@ -554,10 +531,9 @@ static int grad_reorder(limn_graph *g, limn_ref first, limn_arg *out, int n) {
 /* -- Entry -- */
 
 static int grad_from(limn_builder *b, limn_ref start, limn_ref first,
-                     limn_arg y, limn_arg seed, const limn_ref *wrt, int n,
+                     const grad_seeds *y, const limn_ref *wrt, int n,
                      limn_arg *out) {
-  if (!b->rc && limn_arg_tensor(b, y))
-    grad_run(b, LIMN_MAX(start, 1), false, y, seed, wrt, n, out);
+  if (!b->rc) grad_run(b, LIMN_MAX(start, 1), false, y, wrt, n, out);
   if (!b->rc) return grad_reorder(b->g, first, out, n);
   grad_reorder(b->g, first, NULL, 0); /* take back what was added */
   for (int i = 0; i < n; i++) out[i] = limn_none();
@@ -581,7 +557,14 @@ int limn_gradient(limn_graph *g, limn_ref start, limn_arg loss,
   b.line = limn_graph_node(g, loss.u.ref)->line;
   b.path = limn_graph_node(g, loss.u.ref)->path;
   seed = limn_build3(&b, OP_full_like, loss, limn_areal(1), limn_none());
-  return grad_from(&b, start, first, loss, seed, wrt, n, out);
+  return grad_from(&b, start, first, &(grad_seeds){&loss, &seed, 1}, wrt, n,
+                   out);
+}
+
+int limn_gradient_back(limn_graph *g, const limn_arg *y, const limn_arg *gy,
+                       int ny, const limn_ref *wrt, int n, limn_arg *out) {
+  limn_builder b = {g->c, g, 0, 0, 0};
+  return grad_from(&b, 1, g->nnode + 1, &(grad_seeds){y, gy, ny}, wrt, n, out);
 }
 
 /* -- Why there is none -- */
@@ -601,7 +584,7 @@ static void grad_flag_seek(limn_ref r, void *user) {
 /* Sizes and dtypes of a value do not carry it, detach stops it on purpose. */
 static bool grad_carries(const limn_graph *g, limn_ref r) {
   int op = limn_graph_node(g, r)->op;
-  if (op == OP_custom || op == OP_pick) return true;
+  if (limn_op_body(op) >= 0 || op == OP_pick) return true;
   return op != OP_detach && limn_op_get(op)->row != LIMN_ROW_H;
 }
 
@@ -623,7 +606,7 @@ limn_ref limn_gradient_stop(const limn_graph *g, limn_ref y, limn_ref x) {
     limn_node_refs(g, r, grad_flag_seek, &f);
     if (!f.on) continue;
     flags[r] |= 1;
-    if (!grad_passes(g, r)) found = r;
+    if (!limn_grad_passes(g, r)) found = r;
   }
   limn_free(g->c, flags, (size_t)y + 1);
   return found;

@@ -487,6 +487,11 @@ int limn_gradient(limn_graph *g, limn_ref start, limn_arg loss,
 /* The first op without a gradient through which y depends on x, or 0. */
 limn_ref limn_gradient_stop(const limn_graph *g, limn_ref y, limn_ref x);
 
+/* The body of a scan of nc carried and nx stepped values, with what its
+ * gradient will need as further results. */
+int limn_scan_widen(const limn_graph *body, uint32_t nc, uint32_t nx,
+                    limn_graph **out);
+
 /* -- simplify.c -- on graphs that the caller owns alone. */
 /* Common subexpressions, dead code, shape algebra true for every dtype and
  * size. Keeps inputs, cells, draws and effects. */

@@ -266,12 +266,16 @@ static int infer_on(limn_infer *I, const limn_type *a, limn_type *out) {
   return 0;
 }
 
+static int infer_again(limn_infer *I, limn_ref r);
+
 static int infer_pick(limn_infer *I, const limn_arg *arg, const limn_type *a,
                       limn_type *out) {
   const limn_type *node;
   if (arg[0].tag != LIMN_A_REF)
     return limn_fail(I->c, LIMN_EFORMAT, "x must be a node");
   node = &I->t[arg[0].u.ref - 1];
+  if (node->n < limn_graph_node(I->g, arg[0].u.ref)->nresult)
+    LIMN_TRY(infer_again(I, arg[0].u.ref));
   if (!node->list || a[1].kind != LIMN_V_INT || a[1].i < 1 ||
       a[1].i > node->n)
     return limn_fail(I->c, LIMN_EFORMAT, "there is no result number %lld",
@@ -414,6 +418,21 @@ static bool infer_quick(const limn_infer *I, const limn_node *nd,
   return true;
 }
 
+static void infer_drop(limn_infer *I, limn_type *t) {
+  if (t->list && t->n) /* a region's results */
+    limn_free(I->c, (void *)(uintptr_t)t->list, (size_t)t->n * sizeof *t->list);
+}
+
+/* A gradient has given node r, a scan, further results. */
+static int infer_again(limn_infer *I, limn_ref r) {
+  limn_type t = {0};
+  bool inside = false;
+  int rc = infer_node(I, r, &t, &inside);
+  infer_drop(I, rc < 0 ? &t : &I->t[r - 1]);
+  if (rc == 0) I->t[r - 1] = t;
+  return rc;
+}
+
 int limn_infer_upto(limn_infer *I, limn_ref r) {
   if (r > I->g->nnode)
     return limn_fail(I->c, LIMN_EFORMAT, "there is no node %u", r);
@@ -430,9 +449,7 @@ int limn_infer_upto(limn_infer *I, limn_ref r) {
     memset(&t, 0, sizeof t);
     rc = infer_node(I, I->n + 1, &t, &inside);
     if (rc < 0) {
-      if (t.list && t.n) /* a region's results */
-        limn_free(I->c, (void *)(uintptr_t)t.list,
-                  (size_t)t.n * sizeof *t.list);
+      infer_drop(I, &t);
       return inside ? rc : limn_locate(I, I->n + 1, rc, I->device);
     }
     I->t[I->n++] = t;
@@ -441,12 +458,7 @@ int limn_infer_upto(limn_infer *I, limn_ref r) {
 }
 
 void limn_infer_free(limn_infer *I) {
-  for (uint32_t i = 0; i < I->n; i++) {
-    const limn_type *t = &I->t[i];
-    if (t->list && t->n)
-      limn_free(I->c, (void *)(uintptr_t)t->list,
-                (size_t)t->n * sizeof *t->list);
-  }
+  for (uint32_t i = 0; i < I->n; i++) infer_drop(I, &I->t[i]);
   if (I->t) limn_free(I->c, I->t, (size_t)I->cap * sizeof *I->t);
   I->t = NULL;
   I->n = I->cap = 0;

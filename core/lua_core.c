@@ -587,5 +587,6 @@ int luaopen_limn_core(lua_State *L) {
   limn_lua_open_grad(st, L);
   limn_lua_open_device(st, L);
   limn_lua_open_model(st, L);
+  limn_lua_open_scan(st, L);
   return 1;
 }

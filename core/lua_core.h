@@ -169,6 +169,7 @@ void limn_lua_open_info(limn_lua *st, lua_State *L);
 void limn_lua_open_grad(limn_lua *st, lua_State *L);
 void limn_lua_open_device(limn_lua *st, lua_State *L);
 void limn_lua_open_model(limn_lua *st, lua_State *L);
+void limn_lua_open_scan(limn_lua *st, lua_State *L);
 
 /* The tensor at i as an eager value: of a handle, or of a cell (borrowed);
  * raises for traced values with what to do instead. */

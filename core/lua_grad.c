@@ -1,5 +1,6 @@
 /* Gradients and effects: what Lua code that is recorded calls. */
 #include "lua_core.h"
+#include "planner.h"
 
 #include <stdio.h>
 
@@ -115,6 +116,33 @@ static limn_value grad_value(limn_lua *st, lua_State *L, limn_graph *g,
   return v;
 }
 
+/* A scan of the gradient: its results as a list. Handles in the list at `keep`
+ * hold them. */
+static void grad_scan(limn_lua *st, lua_State *L, limn_graph *g,
+                      const limn_value *a, int keep, limn_value *out) {
+  limn_arg at = limn_aint(a[3].i);
+  limn_graph *body = limn_graph_region(g, at);
+  uint32_t n = body ? body->nout : 0;
+  limn_tensor **t = lua_newuserdata(L, (n + 1u) * sizeof *t);
+  limn_handle **h = lua_newuserdata(L, (n + 1u) * sizeof *h);
+  memset(out, 0, sizeof *out);
+  out->tag = LIMN_A_LIST, out->n = (int)n;
+  out->list = lua_newuserdata(L, (n + 1u) * sizeof *out->list);
+  luaL_ref(L, keep);
+  for (uint32_t i = 0; i < n; i++) {
+    h[i] = limn_lua_new_tensor(st, L);
+    luaL_ref(L, keep);
+  }
+  if (!body) limn_lua_fail(st, L, NULL, "a scan without a body");
+  limn_lua_check(st, L, limn_eager_scan(st->c, body, a, a[4].i != 0, t));
+  for (uint32_t i = 0; i < n; i++) {
+    memset(&out->list[i], 0, sizeof *out->list);
+    out->list[i].tag = LIMN_X_TENSOR;
+    out->list[i].t = h[i]->t = t[i];
+  }
+  lua_pop(L, 2);
+}
+
 static int grad_nested(limn_lua *st, lua_State *L, limn_ref start,
                        limn_ref loss, const limn_ref *wrt, int n,
                        limn_arg *out) {
@@ -123,7 +151,7 @@ static int grad_nested(limn_lua *st, lua_State *L, limn_ref start,
   limn_value *of, *pool;
   uint32_t before = t->g->nnode;
   grad_copy *u = lua_newuserdata(L, sizeof *u);
-  int keep;
+  int keep, lists;
   u->g = NULL;
   lua_newtable(L);
   lua_pushcfunction(L, grad_copy_gc);
@@ -137,6 +165,8 @@ static int grad_nested(limn_lua *st, lua_State *L, limn_ref start,
   pool = lua_newuserdata(L, (g->nargs + 1) * sizeof *pool);
   lua_newtable(L);
   keep = lua_gettop(L);
+  lua_newtable(L);
+  lists = lua_gettop(L);
   for (limn_ref r = before + 1; r <= g->nnode; r++) {
     const limn_node *nd = limn_graph_node(g, r);
     limn_value a[LIMN_MAXARGS] = {{0}};
@@ -145,6 +175,14 @@ static int grad_nested(limn_lua *st, lua_State *L, limn_ref start,
     int rc;
     for (int k = 0; k < nd->nargs; k++)
       a[k] = grad_value(st, L, g, of, limn_node_args(g, r)[k], pool, &np);
+    if (nd->op == OP_scan) {
+      grad_scan(st, L, g, a, lists, &of[r - 1]);
+      continue;
+    }
+    if (nd->op == OP_pick) {
+      of[r - 1] = a[0].list[a[1].i - 1];
+      continue;
+    }
     h = limn_lua_new_tensor(st, L);
     rc = limn_apply(st->c, nd->op, a, nd->nargs, NULL, &of[r - 1]);
     if (rc >= 0 && of[r - 1].tag == LIMN_X_TENSOR) h->t = of[r - 1].t;

@@ -56,6 +56,31 @@ limn_arg grad_slice(limn_builder *b, const limn_arg *args, limn_arg g);
 bool limn_grad_join(limn_builder *b, limn_arg *sum, limn_arg g);
 limn_arg grad_windows(limn_builder *b, const limn_arg *args, limn_arg g);
 
+/* Whether a gradient goes through a node at all. */
+bool limn_grad_passes(const limn_graph *g, limn_ref r);
+/* Append to g what y[ny] with the gradients gy give for wrt[n]. */
+int limn_gradient_back(limn_graph *g, const limn_arg *y, const limn_arg *gy,
+                       int ny, const limn_ref *wrt, int n, limn_arg *out);
+
+/* -- grad_region.c, grad_scan.c -- */
+/* A node with regions that is differentiated. */
+typedef struct {
+  limn_ref r;
+  limn_arg a[LIMN_MAXARGS]; /* its arguments */
+  const limn_arg *x, *g;    /* operands, list by list; gradients of results,
+                               or NONE */
+  uint32_t n, ng;
+  limn_arg *out; /* of the operands: BOOL (wanted) on entry; then gradients */
+} limn_region_call;
+void limn_grad_region(limn_builder *b, limn_region_call *k);
+void limn_grad_scan(limn_builder *b, limn_region_call *k);
+/* Result number i (from 0) of node r: what reads it already, or a new node. */
+limn_arg limn_region_pick(limn_builder *b, limn_ref r, uint32_t i);
+/* Makes a region's copy ready for other inputs, results and no effects. */
+void limn_region_strip(limn_graph *g);
+/* Names for all inputs. */
+int limn_region_rename(limn_graph *g);
+
 /* -- conv.c -- */
 #define LIMN_CONV3_WIDEST 1000 /* values in a row of conv3's result */
 

@@ -234,6 +234,10 @@ int limn_eager_apply(limn_context *c, int op, const limn_value *a, int n,
                      limn_device *dev, limn_value *out);
 int limn_tape_apply(limn_trace *t, int op, const limn_value *a, int n,
                     limn_device *dev, limn_value *out);
+/* eager_region.c: a scan in eager code, on a tape too. list[3]: carry, xs,
+ * outer. out[body->nout] is +1. */
+int limn_eager_scan(limn_context *c, limn_graph *body, const limn_value *list,
+                    bool reverse, limn_tensor **out);
 
 /* plan.c */
 int64_t limn_saturate(double f); /* NaN is 0 */

@@ -191,16 +191,67 @@ static int backward_arg(backward *b, limn_arg a, limn_arg *out) {
   return 0;
 }
 
-/* A custom function inside a vjp brings its regions. Their addresses are part
- * of the key: a kept graph holds them, so nothing else can have the same. */
-static int backward_region(backward *b, limn_arg *a) {
-  limn_graph *region;
+/* -- Regions -- */
+
+static void key_arg(limn_str *key, const limn_graph *f, limn_arg a) {
+  limn_str_addn(key, (const char *)&a.tag, 1);
+  if (a.tag == LIMN_A_STR)
+    limn_str_addf(key, "%s;", limn_graph_text(f, a.u.str));
+  else if (a.tag == LIMN_A_LIST)
+    limn_str_addf(key, "[%u", a.n);
+  else
+    limn_str_addn(key, (const char *)&a.u, sizeof a.u);
+  for (uint32_t i = 0; a.tag == LIMN_A_LIST && i < a.n; i++)
+    key_arg(key, f, f->args[a.u.at + i]);
+}
+
+/* All that a region is made of: gradients make theirs anew each time. What it
+ * captured counts by its address, as a kept graph holds it. */
+static void key_region(limn_str *key, const limn_graph *f) {
+  limn_str_addf(key, "r%u,%u,%u(", f->nnode, f->nin, f->nout);
+  for (limn_ref r = 1; r <= f->nnode; r++) {
+    const limn_node *n = limn_graph_node(f, r);
+    limn_str_addf(key, "o%u,%u,%u;", n->op, n->kind, n->nargs);
+    for (int i = 0; i < n->nargs; i++)
+      key_arg(key, f, f->args[n->args + (uint32_t)i]);
+  }
+  for (uint32_t i = 0; i < f->nin; i++)
+    limn_str_addn(key, (const char *)&f->in[i].ref, sizeof f->in[i].ref);
+  for (uint32_t i = 0; i < f->nout; i++) key_arg(key, f, f->out[i]);
+  for (uint32_t i = 0; i < f->ncell; i++)
+    limn_str_addn(key, (const char *)&f->cell[i].cell, sizeof(void *));
+  for (uint32_t i = 0; i < f->nconst; i++)
+    limn_str_addn(key, (const char *)&f->konst[i].value, sizeof(void *));
+  for (uint32_t i = 0; i < f->nmode; i++)
+    limn_str_addn(key, (const char *)&f->mode[i].mode, sizeof(void *));
+  for (uint32_t i = 0; i < f->nregion; i++) key_region(key, f->region[i]);
+}
+
+/* Whether a region draws numbers, which would not be those of the forward
+ * pass: that took its draws before. */
+static bool region_draws(const limn_graph *f) {
+  for (limn_ref r = 1; r <= f->nnode; r++) {
+    int op = limn_graph_node(f, r)->op;
+    if (limn_op_random(op) && limn_op_body(op) < 0) return true;
+  }
+  for (uint32_t i = 0; i < f->nregion; i++)
+    if (region_draws(f->region[i])) return true;
+  return false;
+}
+
+static int backward_region(backward *b, int op, limn_arg *a) {
+  limn_graph *region = limn_graph_region(b->g, *a);
   uint32_t at;
-  if (a->tag != LIMN_A_INT || a->u.i < 0 || a->u.i >= b->g->nregion)
-    return limn_fail(b->c, LIMN_EFORMAT, "a custom node without its function");
-  region = b->g->region[a->u.i];
+  if (!region)
+    return limn_fail(b->c, LIMN_EFORMAT, "a region node without its region");
+  if (op == OP_scan && region_draws(region))
+    return limn_hint(b->c,
+                     limn_fail(b->c, LIMN_ETRACE,
+                               "the gradient of random numbers in a branch "
+                               "inside a scan needs a trace"),
+                     "call it through limn.jit");
   LIMN_TRY(limn_graph_add_region(b->bg, region, &at));
-  limn_str_addn(&b->key, (const char *)&region, sizeof region);
+  key_region(&b->key, region);
   *a = limn_aint(at);
   return 0;
 }
@@ -215,8 +266,7 @@ static int backward_node(backward *b, limn_ref r) {
   for (int i = 0; i < nargs; i++)
     LIMN_TRY(backward_arg(b, b->g->args[at + (uint32_t)i], &a[i]));
   for (int i = first; i < first + regions; i++)
-    LIMN_TRY(backward_region(b, &a[i]));
-  if (limn_op_random(n->op)) a[nargs - 1] = limn_aint(b->bg->draws++);
+    LIMN_TRY(backward_region(b, n->op, &a[i]));
   x = limn_graph_add(b->bg, n->op, a, nargs, 0, 0);
   if (!x) return LIMN_EMEM;
   if (limn_op_get(n->op)->row == LIMN_ROW_H)
