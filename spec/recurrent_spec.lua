@@ -49,6 +49,8 @@ local function count(text, what)
 end
 
 describe("Recurrent layers", function()
+  before_each(function() limn.manual_seed(1) end)
+
   for _, kind in ipairs(kinds) do
     it(kind .. " computes what its cell does step by step", function()
       for _, o in ipairs {
