@@ -120,8 +120,8 @@ void limn_cell_release(limn_cell *cell) {
   if (!cell || --cell->refs > 0) return;
   c = cell->c;
   cell_unlink(cell);
-  if (cell->derived)
-    limn_realloc(c, cell->derived, cell->derived_size, 0, 64);
+  if (cell->derived.data)
+    limn_realloc(c, cell->derived.data, cell->derived.size, 0, 64);
   for (i = 0; i < cell->nrep; i++) limn_tensor_release(cell->rep[i].value);
   limn_free(c, cell->rep, (size_t)cell->nrep * sizeof *cell->rep);
   cell_free_name(cell);

@@ -190,7 +190,7 @@ int limn_dev_copy(struct limn_device *dev, int ddtype, void *dmem,
   limn_operand out = {0, (uint8_t)ddtype, *dv};
   limn_operand in = {1, (uint8_t)sdtype, *sv};
   limn_view *views[2];
-  limn_slot slot[2] = {{dmem, 0, NULL}, {smem, 0, NULL}};
+  limn_slot slot[2] = {{dmem, 0, NULL, NULL}, {smem, 0, NULL, NULL}};
   limn_instr code[3];
   limn_group group = {0, code};
   limn_step s = {0};

@@ -139,7 +139,13 @@ typedef struct {
   void *mem;   /* host pointer, or the device's handle */
   int64_t off; /* bytes */
   limn_cell *cell; /* when the slot is a cell's value: for derived copies */
+  struct limn_loop_value *loop; /* or one that stays the same in a loop */
 } limn_slot;
+/* What all turns of a loop read; its version counts the runs of the loop. */
+typedef struct limn_loop_value {
+  uint64_t version;
+  limn_derived derived;
+} limn_loop_value;
 typedef struct {
   uint64_t seed, draw; /* key and counter; see random.c */
 } limn_draw;

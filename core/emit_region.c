@@ -195,7 +195,8 @@ static int region_slots(region_emit *k, int i) {
     }
     if (pass == 0) in->nfixed = in->nslot;
   }
-  return 0;
+  in->loop = limn_arena_alloc(k->e->a, (in->nfixed + 1) * sizeof *in->loop);
+  return in->loop ? 0 : LIMN_EMEM;
 }
 
 /* Tensors that no inner plan reads are no inputs of the step. */

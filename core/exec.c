@@ -271,7 +271,7 @@ static int exec_bind(limn_plan *p, const limn_run_arg *in,
   if (scratch == p->bound_scratch) return 0;
   for (uint32_t i = 0; i < p->nslot; i++)
     if (p->info[i].kind == LIMN_SLOT_TEMP)
-      p->slot[i] = (limn_slot){scratch, p->info[i].off, NULL};
+      p->slot[i] = (limn_slot){scratch, p->info[i].off, NULL, NULL};
   p->bound_scratch = scratch;
   return 0;
 }

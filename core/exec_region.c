@@ -4,6 +4,8 @@
  * step starts; rows, and values that a loop carries, at every turn. */
 #include "planner.h"
 
+#define REGION_PACKS 8 /* turns from which packing a factor once pays */
+
 typedef struct {
   limn_plan *p; /* the outer plan */
   const limn_step *s;
@@ -19,6 +21,16 @@ static void region_operand(const region_run *k, const limn_operand *o,
   if (o->v.offset == 0) return;
   out->off += o->v.offset * limn_dtype_size(o->dtype);
   out->cell = NULL;
+  out->loop = NULL;
+}
+
+/* A factor of a product in every turn is packed in the first of them, if there
+ * are enough for that to pay. */
+static void region_loop(const region_run *k, limn_inner *in, uint32_t i) {
+  limn_slot *s = &in->p->slot[in->slot[i].slot];
+  if (s->loop || k->r->steps < REGION_PACKS) return;
+  in->loop[i].version++;
+  s->loop = &in->loop[i];
 }
 
 /* Temporaries stay bound until the outer scratch moves. */
@@ -30,7 +42,8 @@ static void region_scratch(const region_run *k, limn_inner *in) {
   if (in->scratch == base->mem && in->scratch_at == base->off) return;
   for (uint32_t i = 0; i < q->nslot; i++)
     if (q->info[i].kind == LIMN_SLOT_TEMP)
-      q->slot[i] = (limn_slot){base->mem, base->off + q->info[i].off, NULL};
+      q->slot[i] =
+          (limn_slot){base->mem, base->off + q->info[i].off, NULL, NULL};
   in->scratch = base->mem;
   in->scratch_at = base->off;
 }
@@ -44,6 +57,7 @@ static int region_fixed(const region_run *k, limn_inner *in) {
                             : x->kind == LIMN_INNER_OUT ? &k->s->out[x->at]
                                                         : &k->r->test;
     region_operand(k, o, &q->slot[x->slot]);
+    if (x->kind == LIMN_INNER_IN) region_loop(k, in, i);
   }
   region_scratch(k, in);
   if (q->nhost == 0) return 0;
@@ -81,6 +95,7 @@ static void region_turn(const region_run *k, limn_inner *in, int64_t turn,
     if (x->stride == 0) continue;
     to->off += t * x->stride;
     to->cell = NULL;
+    to->loop = NULL;
   }
 }
 

@@ -97,6 +97,10 @@ void limn_plan_unpin(limn_plan *p) {
 
 static void plan_free_region(limn_plan *p, limn_region_plan *r) {
   for (int i = 0; i < 2; i++) {
+    for (uint32_t k = 0; r->in[i].loop && k < r->in[i].nfixed; k++) {
+      limn_derived *d = &r->in[i].loop[k].derived;
+      if (d->data) limn_realloc(p->c, d->data, d->size, 0, 64);
+    }
     if (r->in[i].p) limn_plan_free(r->in[i].p);
     for (uint32_t k = 0; k < r->nprepared[i]; k++)
       p->dev->ops->discard(p->dev, &r->fix[i][k]);

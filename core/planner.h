@@ -93,6 +93,7 @@ typedef struct {
   struct limn_plan *p;
   limn_inner_slot *slot; /* the fixed ones first; temporaries are not here */
   uint32_t nslot, nfixed;
+  limn_loop_value *loop; /* per fixed slot */
   limn_run_arg *arg; /* per input: numbers */
   int32_t *number;   /* per input: host value of the outer plan, or -1 */
   void *scratch;     /* what its temporaries are bound to */

@@ -170,6 +170,15 @@ typedef struct {
   limn_tensor *value; /* or NULL */
   uint64_t version;   /* which version of the cell this is */
 } limn_replica;
+/* A copy of a value in another layout (packed for products), made by a kernel
+ * from that version of it. */
+typedef struct {
+  void *data;
+  size_t size;
+  uint64_t version;
+  int layout;
+} limn_derived;
+
 typedef struct limn_cell {
   int refs;
   limn_context *c;
@@ -181,12 +190,7 @@ typedef struct limn_cell {
   limn_replica *rep;   /* one per device index */
   int nrep;
   bool frozen;
-  /* A copy in another layout (packed for products), made by a kernel from
-   * version derived_version; freed with the cell. */
-  void *derived;
-  size_t derived_size;
-  uint64_t derived_version;
-  int derived_layout;
+  limn_derived derived; /* freed with the cell */
   char *voided;        /* why the cell is void, or NULL */
   uint64_t run_serial; /* serial of the accelerator run that wrote it */
   struct limn_device *run_dev;

@@ -277,14 +277,22 @@ static void matmul_epilogue(const matmul_tile *t, const limn_step *s,
 
 /* -- running -- */
 
+/* The packed copy, if it is of this version and this view. */
+static const float *matmul_copy(const cpu_matmul *k, const limn_derived *d,
+                                uint64_t version) {
+  if (!d->data || d->version != version || d->layout != PACKED) return NULL;
+  if (memcmp(d->data, &k->head, sizeof k->head)) return NULL;
+  return (const float *)((const char *)d->data + sizeof k->head);
+}
+
 static const float *matmul_packed(const cpu_matmul *k, const limn_slot *slot) {
   const limn_cell *cell = slot->cell;
-  if (!cell || !k->keeps || !cell->derived ||
-      cell->derived_version != cell->version ||
-      cell->derived_layout != PACKED)
-    return NULL;
-  if (memcmp(cell->derived, &k->head, sizeof k->head)) return NULL;
-  return (const float *)((const char *)cell->derived + sizeof k->head);
+  const limn_loop_value *loop = slot->loop;
+  const float *p = NULL;
+  if (!k->keeps) return NULL;
+  if (cell) p = matmul_copy(k, &cell->derived, cell->version);
+  if (!p && loop) p = matmul_copy(k, &loop->derived, loop->version);
+  return p;
 }
 
 static void matmul_product(const matmul_tile *t, limn_cpu *cpu) {
@@ -349,17 +357,16 @@ static void matmul_run_one(const limn_step *s, const limn_bind *b, int64_t t0,
   if (k->prog) matmul_epilogue(&t, s, b, 0);
 }
 
-/* A copy that is valid for another view of the cell is left alone: two steps
- * would else take turns. Without memory the product does without. */
+/* Without memory the product does without. */
 static void matmul_keep(const cpu_matmul *k, const limn_step *s,
-                        const limn_bind *b, limn_cell *cell) {
+                        const limn_bind *b, limn_derived *d, uint64_t version) {
   size_t size = sizeof k->head +
                 (size_t)k->gemm->packed_size(k->K, k->N) * sizeof(float);
-  char *p = cell->derived;
-  if (p && cell->derived_size != size) {
-    limn_realloc(b->c, p, cell->derived_size, 0, 64);
-    cell->derived = p = NULL;
-    cell->derived_size = 0;
+  char *p = d->data;
+  if (p && d->size != size) {
+    limn_realloc(b->c, p, d->size, 0, 64);
+    d->data = p = NULL;
+    d->size = 0;
   }
   if (!p) p = limn_realloc(b->c, NULL, 0, size, 64);
   if (!p) return;
@@ -367,20 +374,23 @@ static void matmul_keep(const cpu_matmul *k, const limn_step *s,
   k->gemm->pack(k->K, k->N,
                 (const float *)(const void *)limn_cpu_at(b, &s->in[1]),
                 k->brs, k->bcs, (float *)(void *)(p + sizeof k->head));
-  cell->derived = p;
-  cell->derived_size = size;
-  cell->derived_version = cell->version;
-  cell->derived_layout = PACKED;
+  *d = (limn_derived){p, size, version, PACKED};
 }
 
 /* A new version is packed at once: packed and unpacked products may differ in
- * the last bits, and a run repeated gives the same ones. */
+ * the last bits, and a run repeated gives the same ones. A copy that is valid
+ * for another view is left alone: two steps would else take turns. */
 void limn_cpu_matmul_begin(const limn_step *s, const limn_bind *b) {
   cpu_matmul *k = s->code;
-  limn_cell *cell = b->slot[s->in[1].slot].cell;
-  if (!cell || !k->keeps) return;
-  if (cell->derived && cell->derived_version == cell->version) return;
-  matmul_keep(k, s, b, cell);
+  const limn_slot *slot = &b->slot[s->in[1].slot];
+  limn_cell *cell = slot->cell;
+  limn_loop_value *loop = slot->loop;
+  if (!k->keeps) return;
+  if (cell && !(cell->derived.data && cell->derived.version == cell->version))
+    matmul_keep(k, s, b, &cell->derived, cell->version);
+  if (!loop || matmul_packed(k, slot)) return;
+  if (loop->derived.version != loop->version)
+    matmul_keep(k, s, b, &loop->derived, loop->version);
 }
 
 /* -- preparing -- */
