@@ -105,6 +105,9 @@ typedef struct {
     (cu_ptr, const void *, size_t, cu_stream))                              \
   F(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,                                  \
     (void *, cu_ptr, size_t, cu_stream))                                    \
+  F(MemcpyPeerAsync, cuMemcpyPeerAsync,                                     \
+    (cu_ptr, cu_context, cu_ptr, cu_context, size_t, cu_stream))            \
+  F(StreamWaitEvent, cuStreamWaitEvent, (cu_stream, cu_event, unsigned))    \
   F(ModuleLoadData, cuModuleLoadData, (cu_module *, const void *))          \
   F(ModuleUnload, cuModuleUnload, (cu_module))                              \
   F(ModuleGetFunction, cuModuleGetFunction,                                 \
@@ -137,12 +140,6 @@ typedef struct {
   F(GraphLaunch, cuGraphLaunch, (cu_exec, cu_stream))                       \
   F(GraphExecDestroy, cuGraphExecDestroy, (cu_exec))                        \
   F(GraphDestroy, cuGraphDestroy, (cu_graph))
-
-/* Copies between two devices without a stop on the host. */
-#define CU_PEER_FUNCTIONS(F)                                                \
-  F(MemcpyPeerAsync, cuMemcpyPeerAsync,                                     \
-    (cu_ptr, cu_context, cu_ptr, cu_context, size_t, cu_stream))            \
-  F(StreamWaitEvent, cuStreamWaitEvent, (cu_stream, cu_event, unsigned))
 
 #define NVRTC_FUNCTIONS(F)                                                  \
   F(Version, nvrtcVersion, (int *, int *))                                  \
@@ -242,7 +239,6 @@ typedef struct {
   CU_FUNCTIONS(CU_POINTER)
   CU_POOL_FUNCTIONS(CU_POINTER)
   CU_GRAPH_FUNCTIONS(CU_POINTER)
-  CU_PEER_FUNCTIONS(CU_POINTER)
 } cu_api;
 typedef struct {
   NVRTC_FUNCTIONS(CU_POINTER)

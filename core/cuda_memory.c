@@ -170,6 +170,35 @@ int cuda_read(limn_gpu *g, void *mem, size_t off, void *dst, size_t n) {
   return rc;
 }
 
+/* The copy is in this device's order; the other must not write or free what is
+ * read before it is done. */
+static int cross_copy(cuda_dev *d, cuda_dev *other, cu_ptr to, cu_ptr from,
+                      size_t n) {
+  const cu_api *f = &d->l->f;
+  int code = 0;
+  if (!d->crossed) code = f->EventCreate(&d->crossed, CU_EVENT_NO_TIMING);
+  if (code) return cuda_fail(d, code, "cuEventCreate");
+  code = f->MemcpyPeerAsync(to, d->context, from, other->context, n, d->stream);
+  if (code) return cuda_fail(d, code, "cuMemcpyPeerAsync");
+  code = f->EventRecord(d->crossed, d->stream);
+  if (code) return cuda_fail(d, code, "cuEventRecord");
+  return 0;
+}
+
+int cuda_cross(limn_device *dev, void *mem, limn_device *from, void *src,
+               size_t off, size_t n) {
+  cuda_dev *d = dev->impl, *other = from->impl;
+  int rc, code;
+  LIMN_TRY(cuda_enter(d));
+  rc = cross_copy(d, other, cuda_ptr(mem), cuda_ptr(src) + off, n);
+  cuda_leave(d);
+  LIMN_TRY(rc);
+  LIMN_TRY(cuda_enter(other));
+  code = d->l->f.StreamWaitEvent(other->stream, d->crossed, 0);
+  cuda_leave(other);
+  return code ? cuda_fail(other, code, "cuStreamWaitEvent") : 0;
+}
+
 int cuda_finish(limn_gpu *g) {
   cuda_dev *d = cuda_of(g);
   int rc;

@@ -91,6 +91,7 @@ static void cuda_context_free(cuda_dev *d) {
   /* What was freed in the stream's order is free once the stream is done. */
   f->StreamSynchronize(d->stream);
   if (d->pool) f->MemPoolDestroy(d->pool);
+  if (d->crossed) f->EventDestroy(d->crossed);
   f->StreamDestroy(d->stream);
   cuda_leave(d);
   f->PrimaryRelease(d->id);
@@ -362,5 +363,5 @@ const limn_device_ops limn_cuda_ops = {
     limn_gpu_wait,     limn_gpu_prepare,
     limn_gpu_discard,  limn_gpu_launch_step,
     limn_gpu_supports, limn_gpu_fault,
-    limn_gpu_launch_all,
+    limn_gpu_launch_all, cuda_cross,
 };

@@ -39,7 +39,8 @@ typedef struct {
   /* Made when the device is first used. */
   cu_context context;
   cu_stream stream;
-  cu_pool pool; /* or NULL: plain allocations */
+  cu_pool pool;     /* or NULL: plain allocations */
+  cu_event crossed; /* recorded after a copy from another device */
   cuda_ring ring;
   cublas_handle blas;
   cublaslt_handle lt;
@@ -77,6 +78,8 @@ void cuda_mem_del(limn_gpu *g, void *mem);
 int cuda_write(limn_gpu *g, void *mem, size_t off, const void *src, size_t n);
 int cuda_read(limn_gpu *g, void *mem, size_t off, void *dst, size_t n);
 int cuda_finish(limn_gpu *g);
+int cuda_cross(limn_device *dev, void *mem, limn_device *from, void *src,
+               size_t off, size_t n);
 void cuda_ring_free(cuda_dev *d);
 
 /* cuda_compile.c */

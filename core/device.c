@@ -154,6 +154,18 @@ int limn_dev_download(struct limn_device *dev, void *mem, size_t off,
   return dev->ops->host ? 0 : limn_device_wait(dev);
 }
 
+bool limn_dev_crosses(const struct limn_device *dev,
+                      const struct limn_device *from) {
+  return dev->ops == from->ops && dev->ops->cross;
+}
+
+/* What the runs before noted is raised, as it is where the host reads. */
+int limn_dev_cross(struct limn_device *dev, void *mem,
+                   struct limn_device *from, void *src, size_t off, size_t n) {
+  LIMN_TRY(limn_device_wait(from));
+  return dev->ops->cross(dev, mem, from, src, off, n);
+}
+
 bool limn_dev_is_host(const struct limn_device *dev) {
   return dev->ops->host;
 }

@@ -191,6 +191,10 @@ typedef struct limn_device_ops {
    * NULL where that is no better than one after the other. *failed: which. */
   int (*launch_all)(struct limn_device *d, const limn_step *s, uint32_t n,
                     const limn_bind *b, uint32_t *failed);
+  /* Copy n bytes from another device of this kind, which has been waited for,
+   * without the host; NULL where that is not possible. */
+  int (*cross)(struct limn_device *d, void *mem, struct limn_device *from,
+               void *src, size_t off, size_t n);
 } limn_device_ops;
 
 typedef struct limn_device {

@@ -243,6 +243,26 @@ bail:
   return rc;
 }
 
+/* A dense copy on another accelerator of the same kind. */
+static int tensor_cross(limn_tensor *t, struct limn_device *dev,
+                        limn_tensor **out) {
+  limn_shape s = limn_tensor_shape(t);
+  limn_tensor *dense;
+  size_t size = (size_t)limn_dtype_size(t->dtype);
+  size_t n = (size_t)limn_tensor_numel(t) * size;
+  int rc;
+  LIMN_TRY(limn_tensor_contiguous(t, &dense));
+  rc = limn_tensor_new(t->c, dev, t->dtype, &s, out);
+  if (rc == 0 && n)
+    rc = limn_dev_cross(dev, (*out)->st->mem, dense->st->dev, dense->st->mem,
+                        (size_t)dense->v.offset * size, n);
+  limn_tensor_release(dense);
+  if (rc == 0) return 0;
+  limn_tensor_release(*out);
+  *out = NULL;
+  return rc;
+}
+
 /* Replaces the reference *t by one to what fn made of it. */
 static int tensor_replace(limn_tensor **t, int rc, limn_tensor *made) {
   limn_tensor_release(*t);
@@ -250,8 +270,9 @@ static int tensor_replace(limn_tensor **t, int rc, limn_tensor *made) {
   return rc;
 }
 
-/* Accelerators meet through the host, which also converts; only a change of
- * dtype alone stays on the device. */
+/* Accelerators of a kind copy among themselves if they can. Others meet through
+ * the host, which also converts; only a change of dtype alone stays on the
+ * device. */
 int limn_tensor_to(limn_tensor *t, struct limn_device *dev, int dtype,
                    limn_tensor **out) {
   limn_tensor *made = NULL, *cur = t;
@@ -259,6 +280,10 @@ int limn_tensor_to(limn_tensor *t, struct limn_device *dev, int dtype,
   int rc;
   *out = NULL;
   limn_tensor_retain(cur);
+  if (cur->st->dev != dev && limn_dev_crosses(dev, cur->st->dev)) {
+    rc = tensor_cross(cur, dev, &made);
+    LIMN_TRY(tensor_replace(&cur, rc, made));
+  }
   if (cur->st->dev != dev && !tensor_on_host(cur)) {
     rc = tensor_move(cur, host, &made);
     LIMN_TRY(tensor_replace(&cur, rc, made));

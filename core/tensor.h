@@ -15,6 +15,11 @@ int limn_dev_upload(struct limn_device *dev, void *mem, size_t off,
                     const void *src, size_t n); /* src is free on return */
 int limn_dev_download(struct limn_device *dev, void *mem, size_t off,
                       void *dst, size_t n); /* waits */
+/* Copy from another accelerator without the host, where that can be. */
+bool limn_dev_crosses(const struct limn_device *dev,
+                      const struct limn_device *from);
+int limn_dev_cross(struct limn_device *dev, void *mem,
+                   struct limn_device *from, void *src, size_t off, size_t n);
 bool limn_dev_is_host(const struct limn_device *dev);
 int limn_dev_index(const struct limn_device *dev); /* in c->devices */
 const char *limn_dev_name(const struct limn_device *dev);
