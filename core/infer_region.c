@@ -110,8 +110,8 @@ static int region_cond(const region_call *k, limn_type *out) {
   int n, rc;
   if (!f || !g || f->nout != g->nout || xs->kind != LIMN_V_LIST)
     return region_fail(k, "its branches do not belong together");
-  if (p->kind == LIMN_V_TENSOR &&
-      (p->shape.ndim || p->dtype != LIMN_BOOL)) {
+  if (p->kind != LIMN_V_BOOL &&
+      (p->kind != LIMN_V_TENSOR || p->shape.ndim || p->dtype != LIMN_BOOL)) {
     char text[TEXT];
     return limn_hint(k->I->c,
                      limn_fail(k->I->c, LIMN_ESHAPE,
@@ -166,7 +166,7 @@ static int region_carried(const region_call *k, const limn_graph *body,
   const limn_type *was = &k->a[0];
   char text[2][TEXT];
   for (int i = 0; i < was->n; i++) {
-    const char *line = "";
+    const char *line = "", *own = limn_graph_text(k->I->g, k->nd->line);
     if (region_same(&was->list[i], &now[i])) continue;
     if (body->out[i].tag == LIMN_A_REF)
       line = limn_graph_text(
@@ -178,7 +178,8 @@ static int region_carried(const region_call *k, const limn_graph *body,
                   limn_graph_text(body, body->in[i].name),
                   limn_type_text(text[0], sizeof text[0], &was->list[i]),
                   limn_type_text(text[1], sizeof text[1], &now[i]),
-                  *line ? " at " : "", line),
+                  *line && strcmp(line, own) ? " at " : "",
+                  strcmp(line, own) ? line : ""),
         "a loop carries values of one shape and dtype");
   }
   return 0;

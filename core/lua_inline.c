@@ -55,6 +55,7 @@ typedef struct {
   limn_value *pool; /* elements of lists */
   uint32_t npool;
   int keep;         /* stack index of the table that holds the results */
+  limn_device *dev; /* on a tape: where the inputs are */
 } inline_state;
 
 static limn_value inline_arg(inline_state *r, limn_arg a) {
@@ -149,13 +150,14 @@ static void inline_push(inline_state *r, lua_State *L, limn_arg a) {
 }
 
 /* The same on a tape: control.lua calls the regions, so that what they do is
- * recorded. Pushes replay, the op's name, and for each argument a list of
- * values, a graph, or the value; its results are a list, which `keep` keeps. */
+ * recorded. Pushes replay, the device, the op's name, and for each argument a
+ * list of values, a graph, or the value; `keep` keeps the list of results. */
 static void inline_replay(inline_state *r, lua_State *L, limn_ref n) {
   const limn_node *nd = limn_graph_node(r->g, n);
   int first, count = limn_op_regions(nd->op, &first);
   luaL_checkstack(L, LIMN_MAXARGS + 8, "regions");
   lua_getfield(L, LUA_REGISTRYINDEX, "limn.replay");
+  lua_pushstring(L, r->dev->name);
   lua_pushstring(L, limn_op_get(nd->op)->name);
   for (int i = 0; i < nd->nargs; i++) {
     limn_arg x = limn_node_args(r->g, n)[i];
@@ -173,7 +175,7 @@ static void inline_replay(inline_state *r, lua_State *L, limn_ref n) {
       inline_push(r, L, x);
     }
   }
-  lua_call(L, nd->nargs + 1, 1);
+  lua_call(L, nd->nargs + 2, 1);
   r->of[n - 1].tag = LIMN_A_LIST;
   lua_pushvalue(L, -1);
   lua_rawseti(L, r->keep, (int)n);
@@ -191,6 +193,24 @@ static void inline_picked(inline_state *r, lua_State *L, limn_ref n) {
   lua_rawgeti(L, -1, (int)a[1].u.i);
   limn_lua_value(r->st, L, -1, &r->of[n - 1]);
   lua_pop(L, 2); /* the list keeps it */
+}
+
+/* Whether an op with these arguments has none to follow. */
+static bool inline_places(const limn_value *a, int n) {
+  for (int i = 0; i < n; i++)
+    if (a[i].tag >= LIMN_X_TENSOR || (a[i].tag == LIMN_A_LIST && a[i].n &&
+                                      a[i].list[0].tag >= LIMN_X_TENSOR))
+      return false;
+  return true;
+}
+
+static limn_device *inline_device(limn_lua *st, const limn_graph *g,
+                                  const limn_value *in) {
+  for (uint32_t i = 0; i < g->nin; i++)
+    if (in[i].tag == LIMN_X_TENSOR &&
+        (in[i].t->v.ndim || !in[i].t->st->dev->ops->host))
+      return in[i].t->st->dev;
+  return st->dev ? st->dev : limn_device_cpu(st->c);
 }
 
 /* The value of node n (1-based); op results are kept by the table. */
@@ -225,7 +245,8 @@ static void inline_node(inline_state *r, lua_State *L, limn_ref n,
   for (k = 0; k < nd->nargs; k++) a[k] = inline_arg(r, args[k]);
   if (limn_op_random(nd->op)) memset(&a[nd->nargs - 1], 0, sizeof *a);
   limn_handle *h = limn_lua_new_tensor(r->st, L);
-  int rc = limn_apply(r->st->c, nd->op, a, nd->nargs, NULL, out);
+  int rc = limn_apply(r->st->c, nd->op, a, nd->nargs,
+                      inline_places(a, nd->nargs) ? r->dev : NULL, out);
   if (rc >= 0 && out->tag == LIMN_X_TENSOR) h->t = out->t;
   lua_rawseti(L, r->keep, (int)n);
   limn_lua_check(r->st, L, rc);
@@ -265,8 +286,9 @@ static void inline_writes(inline_state *r, lua_State *L) {
 
 int limn_lua_inline(limn_lua *st, lua_State *L, limn_graph *g,
                         const limn_value *in) {
-  inline_state r = {st, g, NULL, NULL, 0, 0};
+  inline_state r = {st, g, NULL, NULL, 0, 0, NULL};
   int base;
+  r.dev = st->c->trace->tape ? inline_device(st, g, in) : NULL;
   r.of = lua_newuserdata(L, (g->nnode + 1) * sizeof *r.of);
   r.pool = lua_newuserdata(L, (g->nargs + 1) * sizeof *r.pool);
   lua_newtable(L);

@@ -388,6 +388,16 @@ static int region_carry(region_set *s, const limn_arg *carry, uint32_t n,
   return rc;
 }
 
+/* Within a turn the body's random numbers come after the test's. */
+static void region_follow(limn_graph *body, uint32_t draws) {
+  for (limn_ref r = 1; r <= body->nnode; r++) {
+    const limn_node *n = limn_graph_node(body, r);
+    if (limn_op_random(n->op))
+      limn_node_args(body, r)[n->nargs - 1].u.i += draws;
+  }
+  body->draws += draws;
+}
+
 int limn_region_while(limn_trace *outer, const limn_arg *carry, int n,
                       limn_trace *test, limn_trace *body, limn_ref *out) {
   region_set s = {outer, {test, body}, 2, (uint32_t)n, NULL, 0, 0, NULL, 0, 0};
@@ -403,6 +413,7 @@ int limn_region_while(limn_trace *outer, const limn_arg *carry, int n,
   LIMN_GO(region_give_cells(&s, body, (uint32_t)n));
   LIMN_GO(region_finish(&s));
   LIMN_GO(region_arrange(&s, (uint32_t)n, s.ncell));
+  region_follow(body->g, test->g->draws);
   LIMN_GO(region_carry(&s, carry, (uint32_t)n, &a[0]));
   LIMN_GO(region_list(outer->g, s.operand, s.noperand, &a[1]));
   LIMN_GO(region_add(&s, test, &a[2]));

@@ -341,7 +341,7 @@ local function record_while(test, body, shape, list, args)
         .. "; one bool tensor is wanted")
     end
     core.region_give(tr, {go[1]}, {false})
-    local br, r = record("while_loop", body, make, tr)
+    local br, r = record("while_loop", body, make)
     local made = build({br}, function()
       local out = {}
       if r.n ~= args.n then
@@ -593,6 +593,8 @@ function replay.print(values, text)
   return {}
 end
 
-core.set_replay(function(op, ...) return (replay[op](...)) end)
+core.set_replay(function(device, op, ...)
+  return (limn.on(device, replay[op], ...))
+end)
 
 return M
