@@ -237,6 +237,15 @@ describe("the stand-in for CUDA #standin", function()
       cu.cuStreamSynchronize(s)]], "an illegal address")
   end)
 
+  it("catches what is written past the end of a small block", function()
+    caught([[
+      local f = kernel [=[
+        extern "C" __global__ void k(int *p) { p[threadIdx.x] = 1; }]=]
+      local p = alloc(8)
+      ok(launch(f, 1, 3, p))
+      ok(cu.cuMemFree_v2(p))]], "memory of 8 bytes was written past its end")
+  end)
+
   it("catches threads that part at a barrier", function()
     caught([[
       local f = kernel [=[
@@ -273,6 +282,7 @@ describe("the stand-in for CUDA #standin", function()
     caught(store .. "launch(f, 0, 1, alloc(8))", "a grid of 0 x 1 x 1")
     caught(store .. "launch(f, 1, 1)", "parameter 1 of 1 is missing")
     caught(store .. "launch(f, 1, 1, 12345)", "is no device address")
+    caught(store .. "launch(f, 1, 1, alloc(8), 0)", "more than 1 parameters")
   end)
 
   it("catches what is left when the last user of a context goes", function()

@@ -43,37 +43,51 @@ static size_t memory_limit(void) {
   return s ? (size_t)strtoull(s, NULL, 10) : (size_t)8 << 30;
 }
 
-/* The end of a block lies before a guard page, but for its alignment. What
- * nobody wrote reads as NaN and -1. */
-static int memory_new(size_t bytes, cu_ptr *out) {
-  enum { EDGE = 1 << 16 };
-  standin_block b = {0};
-  int rc = standin_current(&b.owner);
-  size_t whole = (bytes + 255) / 256 * 256;
-  char *at;
-  if (rc) return rc;
-  if (!bytes) return standin_bad(SI_INVALID_VALUE, "0 bytes were asked for");
-  if (memory_used(b.owner) + bytes > memory_limit()) return CU_E_OUT_OF_MEMORY;
-  b.bytes = bytes;
-  b.pages = (whole + 4095) / 4096 * 4096;
-  rc = memory_pages(b.pages, &b.page);
-  if (rc) return rc;
-  at = b.page + b.pages - whole;
-  b.at = (cu_ptr)(uintptr_t)at | STANDIN_DEVICE_BIT;
-  memset(at, 0xff, whole < EDGE ? whole : EDGE);
-  if (whole > EDGE) memset(at + whole - EDGE, 0xff, EDGE);
-  if (memory_blocks == memory_cap) {
-    memory_cap = memory_cap ? memory_cap * 2 : 256;
-    memory_block = realloc(memory_block, sizeof b * (size_t)memory_cap);
-    if (!memory_block) abort();
+/* Many small blocks share a page: 256 bytes each, with as many between them. The
+ * first ones count those that live. */
+enum { SMALL = 256, SMALL_STEP = 512 };
+static char *small_page;
+static size_t small_at;
+
+static int small_new(standin_block *b, char **at) {
+  int rc = 0;
+  if (!small_page || small_at == 4096) {
+    rc = memory_pages(4096, &small_page);
+    if (rc) return rc;
+    memset(small_page, 0xff, 4096);
+    *(int *)(void *)small_page = 0;
+    small_at = SMALL_STEP;
   }
-  memory_block[memory_blocks++] = b;
-  *out = b.at;
+  *at = small_page + small_at;
+  small_at += SMALL_STEP;
+  b->page = small_page;
+  b->pages = SMALL_STEP;
+  ++*(int *)(void *)small_page;
   return 0;
 }
 
-/* Addresses only grow, so the blocks are in order. */
-standin_block *standin_block_of(cu_ptr p) {
+/* A new mapping joins those around it; the old one would not. */
+static void memory_unmap(char *page, size_t n) {
+  mmap(page, n, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+static void small_free(char *page) {
+  if (--*(int *)(void *)page || page == small_page) return;
+  memory_unmap(page, 4096);
+}
+
+/* The end of a block lies before a guard page, but for its alignment. */
+static int large_new(standin_block *b, size_t whole, char **at) {
+  int rc;
+  b->pages = (whole + 4095) / 4096 * 4096;
+  rc = memory_pages(b->pages, &b->page);
+  if (!rc) *at = b->page + b->pages - whole;
+  return rc;
+}
+
+/* How many blocks start at p or before. */
+static int memory_after(cu_ptr p) {
   int lo = 0, hi = memory_blocks;
   while (lo < hi) {
     int mid = (lo + hi) / 2;
@@ -82,9 +96,44 @@ standin_block *standin_block_of(cu_ptr p) {
     else
       hi = mid;
   }
-  if (!lo) return NULL;
-  return p <= memory_block[lo - 1].at + memory_block[lo - 1].bytes
-             ? &memory_block[lo - 1]
+  return lo;
+}
+
+/* What nobody wrote reads as NaN and -1. */
+static int memory_new(size_t bytes, cu_ptr *out) {
+  enum { EDGE = 1 << 16 };
+  standin_block b = {0};
+  int rc = standin_current(&b.owner);
+  size_t whole = (bytes + 255) / 256 * 256;
+  char *at = NULL;
+  int i;
+  if (rc) return rc;
+  if (!bytes) return standin_bad(SI_INVALID_VALUE, "0 bytes were asked for");
+  if (memory_used(b.owner) + bytes > memory_limit()) return CU_E_OUT_OF_MEMORY;
+  b.bytes = bytes;
+  rc = whole <= SMALL ? small_new(&b, &at) : large_new(&b, whole, &at);
+  if (rc) return rc;
+  b.at = (cu_ptr)(uintptr_t)at | STANDIN_DEVICE_BIT;
+  memset(at, 0xff, whole < EDGE ? whole : EDGE);
+  if (whole > EDGE) memset(at + whole - EDGE, 0xff, EDGE);
+  if (memory_blocks == memory_cap) {
+    memory_cap = memory_cap ? memory_cap * 2 : 256;
+    memory_block = realloc(memory_block, sizeof b * (size_t)memory_cap);
+    if (!memory_block) abort();
+  }
+  i = memory_after(b.at);
+  memmove(memory_block + i + 1, memory_block + i,
+          sizeof b * (size_t)(memory_blocks++ - i));
+  memory_block[i] = b;
+  *out = b.at;
+  return 0;
+}
+
+standin_block *standin_block_of(cu_ptr p) {
+  int i = memory_after(p);
+  if (!i) return NULL;
+  return p <= memory_block[i - 1].at + memory_block[i - 1].bytes
+             ? &memory_block[i - 1]
              : NULL;
 }
 
@@ -111,10 +160,13 @@ int standin_range(struct cu_context *c, cu_ptr p, size_t bytes, bool queued,
   return 0;
 }
 
-/* The bytes between what was asked for and the guard page must be as made. */
+/* The bytes between what was asked for and what comes next must be as made. */
 static void memory_check_slack(const standin_block *b) {
   const unsigned char *end = standin_real(b->at + b->bytes);
-  const unsigned char *guard = (const unsigned char *)b->page + b->pages;
+  const unsigned char *guard =
+      b->pages == SMALL_STEP
+          ? (const unsigned char *)standin_real(b->at) + SMALL_STEP
+          : (const unsigned char *)b->page + b->pages;
   for (; end < guard; end++)
     if (*end != 0xff) {
       standin_bad(0, "memory of %zu bytes was written past its end", b->bytes);
@@ -128,9 +180,10 @@ int standin_memory_free(cu_ptr p) {
     return standin_bad(SI_INVALID_VALUE, "%#llx is not allocated",
                        (unsigned long long)p);
   memory_check_slack(b);
-  /* A new mapping, which joins those around it; the old one would not. */
-  mmap(b->page, b->pages, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (b->pages == SMALL_STEP)
+    small_free(b->page);
+  else
+    memory_unmap(b->page, b->pages);
   memmove(b, b + 1,
           sizeof *b * (size_t)(--memory_blocks - (int)(b - memory_block)));
   return 0;
