@@ -21,6 +21,17 @@ local function trained()
 end
 
 describe("A saved model", function()
+  it("is saved again whole, as limn.save's only argument", function()
+    local m, _, step, x = trained()
+    local infer = limn.trace(m, x)
+    local l = limn.load_string(limn.save_string {infer = infer, step = step,
+                                                 note = limn.ones(2)})
+    local again = limn.load_string(limn.save_string(l))
+    U.close(again.infer(x), m(x), 1e-6)
+    U.equal(again.note, {1, 1})
+    assert.are.equal(tostring(l), tostring(again))
+  end)
+
   it("comes back without its Lua source: graphs over one weight set",
      function()
     local m, _, step, x, t = trained()

@@ -78,7 +78,7 @@ local function train(device, from, to)
     for i = 1, 60 do losses[i] = l.step(x:to(device), y:to(device)) end
     show("losses", limn.stack(losses))
     for _, d in ipairs(devices) do show(d, l.infer(some:to(d))) end
-    limn.save(%q, {infer = l.infer, step = l.step})]]):format(from, to))
+    limn.save(%q, l)]]):format(from, to))
 end
 
 -- Loads what was trained, infers on all devices, trains on each in turn.

@@ -183,7 +183,10 @@ local function name_roots(m, s, taken)
   end
 end
 
+local parts_of = setmetatable({}, {__mode = "k"}) -- of loaded models
+
 local function build(t, who)
+  if parts_of[t] then return parts_of[t].handle end -- under its names
   if not plain(t) then
     t = {graph = t}
     if not core.type(t.graph) and not method(t.graph, "named_cells")
@@ -254,7 +257,6 @@ local function model_index(m, key)
 end
 
 local mt = {__index = model_index}
-local parts_of = setmetatable({}, {__mode = "k"})
 
 function mt.__tostring(m)
   local out, p = {}, parts_of[m]

@@ -43,8 +43,8 @@ static size_t memory_limit(void) {
   return s ? (size_t)strtoull(s, NULL, 10) : (size_t)8 << 30;
 }
 
-/* Many small blocks share a page: 256 bytes each, with as many between them. The
- * first ones count those that live. */
+/* Many small blocks share a page: 256 bytes each, with as many between them.
+ * The first ones count those that live. */
 enum { SMALL = 256, SMALL_STEP = 512 };
 static char *small_page;
 static size_t small_at;
