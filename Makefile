@@ -3,7 +3,9 @@
 #   make            build/limn/core.so (the Lua module), build/liblimn.{a,so}
 #   make deps       install what is missing (Debian, Ubuntu)
 #   make demo       train and run the digits example
-#   make test       the specs; DEVICE=opencl:0 and OP=tanh narrow them
+#   make test       the specs; DEVICE=opencl:0 and OP=tanh narrow them, and
+#                   CUDA=standin gives machines without a GPU cuda:0 and cuda:1
+#   make check-cuda the suite's CUDA kernels, through the real NVRTC as well
 #   make check      format, warnings, luacheck, specs, examples
 #   make bench      speed against references; writes build/bench.json
 #                   PEERS=1 adds PyTorch's, where PYTHON=python3 has it
@@ -78,8 +80,8 @@ lua_files := $(shell find lua -name '*.lua' 2>/dev/null)
 export LUA_PATH := $(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;
 export LUA_CPATH := $(abspath $(B))/?.so;;
 
-.PHONY: all lib lua deps demo test check style docs bench asan install \
-  install-lua clean FORCE
+.PHONY: all lib lua deps demo test check check-cuda style docs bench asan \
+  install install-lua clean FORCE
 .DELETE_ON_ERROR:
 all: lib lua
 lib: $(B)/liblimn.a $(B)/liblimn.so
@@ -156,12 +158,24 @@ deps:
 demo: all
 	$(luajit) examples/digits.lua
 # CUDA=standin: cuda:0 and cuda:1 are spec/support/cuda_standin.
-cuda_env := $(if $(filter standin,$(CUDA)),LIMN_CUDA_LIB='$(abspath \
+check-cuda: CUDA = standin
+cuda_env = $(if $(filter standin,$(CUDA)),LIMN_CUDA_LIB='$(abspath \
   $(standin))' LIMN_NVRTC_LIB='$(abspath $(standin))' \
   LIMN_CUBLAS_LIB='$(abspath $(standin))' \
   LIMN_CACHE='$(abspath $(B))/cuda_standin/kernels')
 test: all $(programs)
 	$(cuda_env) LIMN_TEST_DEVICE='$(DEVICE)' LIMN_TEST_OP='$(OP)' busted $(ARGS)
+# All that the suite compiles for CUDA, on the stand-in, goes through NVRTC, too.
+standin_sources := $(B)/cuda_standin/sources
+check-cuda: all $(programs)
+	rm -rf $(standin_sources)
+	STANDIN_SOURCES=$(abspath $(standin_sources)) \
+	  $(MAKE) test DEVICE=cuda:0 CUDA=standin
+	$(cuda_env) LIMN_CUBLAS_LIB=off LIMN_CACHE= STANDIN_DRY=1 \
+	  STANDIN_MEMORY=100000000000 STANDIN_SOURCES=$(standin_sources) \
+	  $(luajit) spec/support/kernels.lua cuda:0
+	seq $$(nproc) | xargs -P 0 -I{} \
+	  $(luajit) scripts/nvrtc.lua $(standin_sources) {} $$(nproc)
 style:
 	sh scripts/style.sh
 check: style all $(programs)
