@@ -7,7 +7,8 @@
 #                   CUDA=standin gives machines without a GPU cuda:0 and cuda:1
 #   make check-cuda the suite's CUDA kernels, through the real NVRTC as well
 #   make check      format, warnings, luacheck, specs, examples
-#   make bench      speed against references; writes build/bench.json
+#   make bench      speed against references; writes build/bench.json; with
+#                   DEVICE=cuda:0 a GPU's, against its vendor's library
 #                   PEERS=1 adds PyTorch's, where PYTHON=python3 has it
 #   make asan       the specs under the address and undefined sanitizers
 #   make docs       docs/reference.md, from the comments and the op table
@@ -187,8 +188,8 @@ docs: all
 	mkdir -p docs
 	$(luajit) scripts/reference.lua > docs/reference.md
 bench: all $(benches)
-	$(luajit) bench/bench.lua $(B) $(if $(strip $(PEERS)),$(or $(strip \
-	  $(PYTHON)),python3))
+	$(luajit) bench/$(if $(filter-out cpu,$(DEVICE)),gpu.lua $(B) $(DEVICE),\
+	  bench.lua $(B)) $(if $(strip $(PEERS)),$(or $(strip $(PYTHON)),python3))
 
 # LuaJIT frees everything when the state closes, so leaks are ours; what the
 # OpenCL driver keeps until exit is not (scripts/leaks.supp).

@@ -1,0 +1,105 @@
+#!/bin/sh
+# Build, check and time limn on a machine with a GPU, within eight minutes:
+#
+#   sh spec/gpu/run.sh [FOLDER [DEVICE]]
+#
+# What `make test DEVICE=cuda:0` and `make bench DEVICE=cuda:0` do, with the
+# spec files side by side. FOLDER (gpu-report) gets a log of each part; the last
+# lines are a table. Exits with 0 if all is well.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+out=${1:-gpu-report} device=${2:-cuda:0}
+start=$(date +%s) most=480
+mkdir -p "$out/spec" && out=$(cd "$out" && pwd) || exit 2
+bad=0
+
+left() { echo $((most - $(date +%s) + start)); }
+
+# part NAME SECONDS COMMAND...: at most so long, and no longer than is left.
+part() {
+  name=$1 limit=$2 from=$(date +%s)
+  shift 2
+  [ "$(left)" -lt "$limit" ] && limit=$(left)
+  if [ "$limit" -lt 5 ]; then
+    result="no time was left"
+    bad=1
+  elif timeout "$limit" "$@" > "$out/$name.log" 2>&1; then
+    result=$(tail -n 1 "$out/$name.log" | cut -c 1-50)
+  else
+    result="FAILED, see $name.log"
+    bad=1
+  fi
+  printf '%-10s %5d s  %s\n' "$name" $(($(date +%s) - from)) "$result" \
+    >> "$out/table"
+}
+
+export LUA_PATH="$PWD/lua/?.lua;$PWD/lua/?/init.lua;;"
+export LUA_CPATH="$PWD/build/?.so;;"
+export LIMN_DEVICES=cpu,cuda,opencl LIMN_TEST_DEVICE="$device"
+export LIMN_CACHE="$out/cache"
+jobs=$(nproc 2>/dev/null || echo 2)
+
+build() {
+  make -j"$jobs" all programs && echo "built by $(${CC:-cc} --version | head -1)"
+}
+# The device must be there: nothing else is worth a look without it.
+devices() {
+  luajit - "$device" <<'END'
+local limn = require "limn"
+local _, all, notes = limn.devices {all = true}
+local found
+for _, d in ipairs(all) do
+  print(d.name, d.description)
+  if d.name == arg[1] then found = d.description end
+end
+print(notes)
+print(found or "there is no " .. arg[1])
+os.exit(found and 0 or 1)
+END
+}
+# Each file by itself, several at a time; a line for each that fails.
+specs() {
+  ls spec/*_spec.lua | xargs -P $(((jobs + 1) / 2)) -I{} sh -c '
+    log=$0/spec/$(basename {} .lua).log
+    timeout 200 busted -o plainTerminal {} > "$log" 2>&1 || echo "failed: {}"
+  ' "$out"
+  cat "$out"/spec/*.log | awk '
+    /successes \/ / { good += $1; wrong += $4 + $7 }
+    END { printf "%d specs right, %d wrong\n", good, wrong
+          exit wrong > 0 || good == 0 }' &&
+    [ "$(grep -l 'successes /' "$out"/spec/*.log | wc -l)" -eq \
+      "$(ls spec/*_spec.lua | wc -l)" ]
+}
+# Reads and writes where none should be, in a run that meets most kernels.
+sanitize() {
+  tool=$(command -v compute-sanitizer ||
+         echo /usr/local/cuda/bin/compute-sanitizer)
+  [ -x "$tool" ] || { echo "compute-sanitizer is not installed"; return 0; }
+  "$tool" --error-exitcode 1 --leak-check full \
+    luajit examples/digits.lua --device "$device" --quick
+}
+bench() { make -s bench DEVICE="$device" PEERS=1; }
+
+# Functions are run by a shell of their own, so that timeout can end them.
+if [ "${LIMN_GPU_PART:-}" ]; then
+  "$LIMN_GPU_PART"
+  exit $?
+fi
+run() {
+  name=$1 limit=$2
+  LIMN_GPU_PART=$name part "$name" "$limit" sh spec/gpu/run.sh "$out" "$device"
+}
+: > "$out/table"
+{ uname -a; nvidia-smi; luajit -v; nproc; } > "$out/machine.log" 2>&1
+run build 120
+run devices 30
+if [ $bad -eq 0 ]; then
+  run bench 100
+  run specs 280
+  run sanitize 60
+  sed -n '/./p' "$out/bench.log"
+fi
+echo
+cat "$out/table"
+echo "details: $out"
+exit $bad
