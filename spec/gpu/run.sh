@@ -40,7 +40,7 @@ export LIMN_CACHE="$out/cache"
 jobs=$(nproc 2>/dev/null || echo 2)
 
 build() {
-  make -j"$jobs" all programs && echo "built by $(${CC:-cc} --version | head -1)"
+  make -j"$jobs" all programs && echo "by $(${CC:-cc} --version | head -1)"
 }
 # The device must be there: nothing else is worth a look without it.
 devices() {
