@@ -54,6 +54,18 @@ static const product block_step[] = {
     {0, 0, 1024, 1024, 256, 1}, {1, 0, 256, 1024, 1024, 1},
     {0}};
 
+/* 64 steps from 128 values to 256: one product for all inputs, one a step; back
+ * from there one a step, and one for each of the weights. */
+#define LSTM(rows) \
+  {0, 1, 64 * rows, 1024, 128, 1}, {0, 1, rows, 1024, 256, 64}
+#define LSTM_BACK(rows)                                                     \
+  {0, 0, rows, 256, 1024, 64}, {1, 0, 1024, 256, 64 * rows, 1},             \
+      {1, 0, 1024, 128, 64 * rows, 1}
+static const product lstm_1[] = {LSTM(1), {0}};
+static const product lstm_32[] = {LSTM(32), {0}};
+static const product lstm_step_1[] = {LSTM(1), LSTM_BACK(1), {0}};
+static const product lstm_step_32[] = {LSTM(32), LSTM_BACK(32), {0}};
+
 #define ROWS_OF_1024 {2, {4096, 1024}}
 #define IMAGES {4, {64, 64, 32, 32}}
 static const bench_case cases[] = {
@@ -67,6 +79,14 @@ static const bench_case cases[] = {
      {{3, {8, 128, 256}}}, 1.3},
     {"transformer block, batch 8, training step", "block", "step", block_step,
      0, 2, {{3, {8, 128, 256}}, {3, {8, 128, 256}}}, 1.3},
+    {"LSTM, 64 steps, batch 1", "lstm", "infer", lstm_1, 0, 1,
+     {{3, {64, 1, 128}}}, 1.2},
+    {"LSTM, 64 steps, batch 32", "lstm", "infer", lstm_32, 0, 1,
+     {{3, {64, 32, 128}}}, 1.2},
+    {"LSTM, 64 steps, batch 1, training step", "lstm", "step", lstm_step_1, 0,
+     2, {{3, {64, 1, 128}}, {3, {64, 1, 256}}}, 1.6},
+    {"LSTM, 64 steps, batch 32, training step", "lstm", "step", lstm_step_32,
+     0, 2, {{3, {64, 32, 128}}, {3, {64, 32, 256}}}, 1.4},
     {"softmax, 4 M", "softmax", "forward", NULL, 1, 1, {ROWS_OF_1024}, 2},
     {"softmax, 4 M, gradient", "softmax", "back", NULL, 1.5, 2,
      {ROWS_OF_1024, ROWS_OF_1024}, 2.5},
@@ -89,14 +109,23 @@ typedef struct {
 
 static float *ref_a, *ref_b, *ref_c; /* 64 MiB each: more than any needs */
 
+/* One row is faster as a matrix times a vector. */
+static void multiply_once(const product *p) {
+  int rows = p->tb ? p->n : p->k, columns = p->tb ? p->k : p->n;
+  if (p->m == 1 && !p->ta)
+    cblas_sgemv(CblasRowMajor, p->tb ? CblasNoTrans : CblasTrans, rows, columns,
+                1, ref_b, columns, ref_a, 1, 0, ref_c, 1);
+  else
+    cblas_sgemm(CblasRowMajor, p->ta ? CblasTrans : CblasNoTrans,
+                p->tb ? CblasTrans : CblasNoTrans, p->m, p->n, p->k, 1, ref_a,
+                p->ta ? p->m : p->k, ref_b, p->tb ? p->k : p->n, 0, ref_c,
+                p->n);
+}
+
 static int multiply(void *arg) {
   reference *r = arg;
   for (const product *p = r->p; p->m; p++)
-    for (int i = 0; i < p->times; i++)
-      cblas_sgemm(CblasRowMajor, p->ta ? CblasTrans : CblasNoTrans,
-                  p->tb ? CblasTrans : CblasNoTrans, p->m, p->n, p->k, 1, ref_a,
-                  p->ta ? p->m : p->k, ref_b, p->tb ? p->k : p->n, 0, ref_c,
-                  p->n);
+    for (int i = 0; i < p->times; i++) multiply_once(p);
   return 0;
 }
 

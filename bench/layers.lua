@@ -29,6 +29,13 @@ local function save_op(path, f, x, w)
     end, x, x, w, name = "back"}})
 end
 
+local Lstm = nn.Module:extend "Lstm" -- its results without the last state
+function Lstm:init() self.lstm = nn.LSTM(128, 256) end
+function Lstm:forward(x)
+  local y = self.lstm(x)
+  return y
+end
+
 return function(folder)
   save_model(folder .. "/cnn.limn", nn.Sequential(
     nn.Conv2d(1, 32, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2),
@@ -40,6 +47,8 @@ return function(folder)
     dim_feedforward = 1024, dropout = 0, activation = "gelu",
     batch_first = true}), limn.randn(2, 8, 256), limn.randn(2, 8, 256),
     nn.mse_loss)
+  save_model(folder .. "/lstm.limn", Lstm(), limn.randn(3, 2, 128),
+             limn.randn(3, 2, 256), nn.mse_loss)
   local x, w = limn.randn(8, 16), limn.randn(2, 16)
   save_op(folder .. "/layer_norm.limn", function(a, p)
     return nn.layer_norm(a, {weight = p[1], bias = p[2]})

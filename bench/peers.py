@@ -53,6 +53,16 @@ def block():
                                       activation="gelu", batch_first=True)
 
 
+class LSTM(nn.LSTM):
+    """Its results without the last state."""
+
+    def __init__(self):
+        super().__init__(128, 256)
+
+    def forward(self, x):
+        return super().forward(x)[0]
+
+
 def infer(make, *shape):
     """Three jobs: eager, traced, compiled."""
     x = torch.randn(*shape)
@@ -131,6 +141,12 @@ CASES = {
     "transformer block, batch 8, training step": lambda: step(
         block, F.mse_loss, torch.randn(8, 128, 256),
         torch.randn(8, 128, 256)),
+    "LSTM, 64 steps, batch 1": lambda: infer(LSTM, 64, 1, 128),
+    "LSTM, 64 steps, batch 32": lambda: infer(LSTM, 64, 32, 128),
+    "LSTM, 64 steps, batch 1, training step": lambda: step(
+        LSTM, F.mse_loss, torch.randn(64, 1, 128), torch.randn(64, 1, 256)),
+    "LSTM, 64 steps, batch 32, training step": lambda: step(
+        LSTM, F.mse_loss, torch.randn(64, 32, 128), torch.randn(64, 32, 256)),
     "softmax, 4 M": lambda: forward(softmax, torch.randn(ROWS)),
     "softmax, 4 M, gradient": lambda: back(softmax, torch.randn(ROWS)),
     "layer norm, 4 M": lambda: forward(

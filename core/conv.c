@@ -370,10 +370,10 @@ limn_arg grad_windows(limn_builder *b, const limn_arg *args, limn_arg g) {
   at = limn_build2(b, OP_reshape_like, at, x);
   a[0] = at, a[1] = args[1], a[2] = args[2], a[3] = args[3];
   at = limn_build(b, OP_windows, a, 4);
-  flat = limn_build3(b, OP_flatten, limn_build_zeros(b, x), one, limn_aint(-1));
+  flat = limn_build_flat(b, limn_build_zeros(b, x));
   a[0] = flat, a[1] = one;
-  a[2] = limn_build3(b, OP_flatten, at, one, limn_aint(-1));
-  a[3] = limn_build3(b, OP_flatten, g, one, limn_aint(-1));
+  a[2] = limn_build_flat(b, at);
+  a[3] = limn_build_flat(b, g);
   a[4] = one;
   at = limn_build(b, OP_index_add, a, 5);
   return limn_build2(b, OP_reshape_like, at, x);

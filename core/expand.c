@@ -144,6 +144,12 @@ limn_arg limn_build_zeros(limn_builder *b, limn_arg like) {
   return limn_build3(b, OP_full_like, like, limn_areal(0), limn_none());
 }
 
+limn_arg limn_build_flat(limn_builder *b, limn_arg x) {
+  int rank = limn_arg_rank(b, x);
+  return limn_build3(b, OP_flatten, x, limn_aint(1),
+                     limn_aint(LIMN_MAX(rank, 1)));
+}
+
 limn_arg limn_build_convert(limn_builder *b, limn_arg x, limn_arg like) {
   return limn_build2(b, OP_convert, x, limn_build1(b, OP_dtypeof, like));
 }

@@ -325,8 +325,8 @@ static limn_arg grad_add_at(limn_builder *b, limn_arg x, limn_arg dim,
                             limn_arg index, limn_arg v, limn_arg base) {
   limn_arg a[5] = {x, dim, index, v, base};
   int rank = limn_arg_rank(b, index);
-  limn_arg one = limn_aint(1), end = limn_aint(dim.u.i + rank - 1);
-  if (rank != 1) a[2] = limn_build3(b, OP_flatten, index, one, limn_aint(-1));
+  limn_arg end = limn_aint(dim.u.i + rank - 1);
+  if (rank != 1) a[2] = limn_build_flat(b, index);
   if (rank == 0) a[3] = limn_build2(b, OP_unsqueeze, v, dim);
   if (rank > 1) a[3] = limn_build3(b, OP_flatten, v, dim, end);
   return limn_build(b, OP_index_add, a, 5);

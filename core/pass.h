@@ -31,6 +31,8 @@ limn_arg limn_build_reduce(limn_builder *b, int op, limn_arg x, limn_arg dims,
 limn_arg limn_build_restore(limn_builder *b, limn_arg r, limn_arg x,
                             limn_arg dims, limn_arg keep);
 limn_arg limn_build_zeros(limn_builder *b, limn_arg like);
+/* All dims merged into one. */
+limn_arg limn_build_flat(limn_builder *b, limn_arg x);
 limn_arg limn_build_convert(limn_builder *b, limn_arg x, limn_arg like);
 limn_arg limn_build_arange(limn_builder *b, limn_arg first, limn_arg last);
 /* Composites of halves compute in float32 and round once, at the end: whether

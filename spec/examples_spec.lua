@@ -47,6 +47,13 @@ describe("The examples", function()
       assert.equal(100, #text:match "written:\n## (.*)\n")
     end)
 
+    it("char_lstm.lua learns, writes, is saved and learns on on " .. dev,
+       function()
+      local text = example("examples/char_lstm.lua --quick --device " .. dev)
+      assert.equal(100, #text:match "written:\n## (.*)\nloaded, and")
+      assert.is_truthy(text:find "20 steps more: loss [%d.]+", text)
+    end)
+
     it("digits.lua trains on " .. dev .. ", and a second process goes on",
        function()
       local text = example("examples/digits.lua --quick --device " .. dev)
