@@ -7,6 +7,7 @@
 #                   CUDA=standin gives machines without a GPU cuda:0 and cuda:1
 #   make check-cuda the suite's CUDA kernels, through the real NVRTC as well
 #   make check      format, warnings, luacheck, specs, examples
+#   make fuzz       random programs without end; SEED=1 N=100 bound them
 #   make bench      speed against references; writes build/bench.json; with
 #                   DEVICE=cuda:0 a GPU's, against its vendor's library
 #                   PEERS=1 adds PyTorch's, where PYTHON=python3 has it
@@ -81,7 +82,7 @@ lua_files := $(shell find lua -name '*.lua' 2>/dev/null)
 export LUA_PATH := $(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;
 export LUA_CPATH := $(abspath $(B))/?.so;;
 
-.PHONY: all lib lua deps demo test check check-cuda style docs bench asan \
+.PHONY: all lib lua deps demo test fuzz check check-cuda style docs bench asan \
   install install-lua clean FORCE
 .DELETE_ON_ERROR:
 all: lib lua
@@ -177,6 +178,8 @@ check-cuda: all $(programs)
 	  $(luajit) spec/support/kernels.lua cuda:0
 	seq $$(nproc) | xargs -P 0 -I{} \
 	  $(luajit) scripts/nvrtc.lua $(standin_sources) {} $$(nproc)
+fuzz: all
+	$(luajit) spec/support/fuzz_run.lua '$(SEED)' '$(N)'
 style:
 	sh scripts/style.sh
 check: style all $(programs)

@@ -142,6 +142,7 @@ typedef struct {
   char cache[512]; /* folder of compiled kernels; "": none is kept */
 } limn_flags;
 void limn_flags_read(limn_flags *f);
+uint32_t limn_flags_passes(const char *s); /* of a text as LIMN_OPT's */
 bool limn_dumps(const limn_context *c, char letter);
 
 /* The context's insides, shared by the layers; each part is used by its own

@@ -50,7 +50,7 @@ static uint32_t flags_pass(const char *s, size_t n) {
   return flags_is(s, n, "all") ? LIMN_PASS_ALL : 0;
 }
 
-static uint32_t flags_passes(const char *s) {
+uint32_t limn_flags_passes(const char *s) {
   uint32_t on = LIMN_PASS_ALL;
   size_t n;
   for (; (s = flags_word(s, &n)); s += n) {
@@ -106,7 +106,7 @@ static void flags_cache(char *out, size_t n) {
 void limn_flags_read(limn_flags *f) {
   const char *devices = getenv("LIMN_DEVICES");
   memset(f, 0, sizeof *f);
-  f->passes = flags_passes(flags_env("LIMN_OPT"));
+  f->passes = limn_flags_passes(flags_env("LIMN_OPT"));
   snprintf(f->dump, sizeof f->dump, "%s", flags_env("LIMN_DUMP"));
   f->verify = !strcmp(flags_env("LIMN_VERIFY"), "1");
   f->isa = flags_isa(flags_env("LIMN_ISA"));

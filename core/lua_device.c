@@ -84,6 +84,19 @@ static int device_policy(lua_State *L) {
   return 0;
 }
 
+/* passes(text): those of LIMN_OPT from now on, for tests; a number sets what
+ * an earlier call gave. Gives what was. */
+static int device_passes(lua_State *L) {
+  limn_context *c = limn_lua_state(L)->c;
+  uint32_t old = c->flags.passes;
+  if (lua_type(L, 1) == LUA_TNUMBER)
+    c->flags.passes = (uint32_t)lua_tonumber(L, 1);
+  else
+    c->flags.passes = limn_flags_passes(luaL_checkstring(L, 1));
+  lua_pushnumber(L, old);
+  return 1;
+}
+
 /* plans_limit(entries, bytes) */
 static int device_plans_limit(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
@@ -158,7 +171,8 @@ static int device_ops(lua_State *L) {
 static const luaL_Reg device_functions[] = {
     {"devices", device_list},       {"wait", device_wait},
     {"set_device", device_set},     {"seed", device_seed},
-    {"policy", device_policy},      {"plans_limit", device_plans_limit},
+    {"policy", device_policy},      {"passes", device_passes},
+         {"plans_limit", device_plans_limit},
     {"version", device_version},    {"scope_enter", device_scope_enter},
     {"scope_free", device_scope_free}, {"ops_info", device_ops},
     {NULL, NULL}};
