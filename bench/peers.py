@@ -112,8 +112,7 @@ def back(f, *args):
     g = torch.randn_like(args[0])
 
     def job(h):
-        y = h(*args)
-        return lambda: torch.autograd.grad(y, args, g, retain_graph=True)
+        return lambda: torch.autograd.grad(h(*args), args, g)
     return (lambda: job(f), lambda: job(torch.jit.trace(f, args)),
             lambda: job(torch.compile(f)))
 

@@ -215,8 +215,10 @@ static int cpu_launch(struct limn_device *d, const limn_step *s,
 static bool cpu_supports(struct limn_device *d, int op, int dtype) {
   (void)d;
   switch (op) {
-    case OP_softmax: case OP_log_softmax: case OP_layer_norm:
-    case OP_rms_norm: case OP_layer_norm_back: case OP_rms_norm_back:
+    case OP_softmax: case OP_log_softmax: case OP_softmax_back:
+    case OP_log_softmax_back: case OP_layer_norm: case OP_rms_norm:
+    case OP_layer_norm_back: case OP_rms_norm_back: case OP_layer_norm_sums:
+    case OP_rms_norm_sums:
       return limn_dtype_float(dtype);
     case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_argmax:
     case OP_argmin: case OP_index_select: case OP_gather: case OP_index_add:

@@ -70,11 +70,14 @@ enum {
                         loads are in[3..] with out's shape; stores to out[0] */
   LIMN_STEP_ARG,     /* argmax argmin: in[0] [outer, n, inner] dense ->
                         out[0] int64 [outer, inner], position + base */
-  LIMN_STEP_ROW,     /* softmax log_softmax: [outer, n, inner] dense both */
+  LIMN_STEP_ROW,     /* softmax log_softmax: [outer, n, inner] dense both.
+                        CPU only: softmax_back log_softmax_back: in[1] too */
   LIMN_STEP_NORM,    /* layer_norm rms_norm: in[0] and out[0] [rows, n] dense,
                         then the weight if `flag` and the bias if `bias`, both
                         dense [n]. layer_norm_back rms_norm_back: x and g
-                        [rows, n], the weight if `flag`. One dtype; eps */
+                        [rows, n], the weight if `flag`. One dtype; eps. CPU
+                        only: layer_norm_sums rms_norm_sums: x and g ->
+                        out[0] [parts, 2, n] in float32 or float64 */
   LIMN_STEP_CUM,     /* cumsum (reverse in flag) cumprod: as ROW; computed in
                         the output's dtype */
   LIMN_STEP_SELECT,  /* index_select: in[0] x [outer, n, inner] dense, in[1]

@@ -23,29 +23,37 @@ static const char *ops_what(const limn_type *a) {
   return a->kind == LIMN_V_STR && !strcmp(a->s, "label") ? "label" : "";
 }
 
-/* Row ops: softmax, log_softmax, cumsum, cumprod. */
+/* Row ops: softmax, log_softmax, cumsum, cumprod, and the first two's
+ * gradients, whose dim comes after a second operand. */
 static int ops_row(emitter *e, limn_ref r, const limn_type *a, int kind) {
   const limn_node *n = limn_graph_node(e->g, r);
   const limn_type *t = emit_type(e, r);
-  limn_operand x, out;
+  limn_operand in[2], out;
   limn_step *s;
-  int dim = ops_dim(&a[1], t->shape.ndim);
+  int nin = n->op == OP_softmax_back || n->op == OP_log_softmax_back ? 2 : 1;
+  int dim = ops_dim(&a[nin], t->shape.ndim);
   int64_t len = t->shape.ndim ? t->shape.d[dim] : 1;
-  LIMN_TRY(emit_operand(e, limn_node_args(e->g, r)[0], &x));
-  LIMN_TRY(emit_dense(e, &x, t->dtype, r));
+  for (int i = 0; i < nin; i++) {
+    int64_t off;
+    LIMN_TRY(emit_operand(e, limn_node_args(e->g, r)[i], &in[i]));
+    LIMN_TRY(emit_dense(e, &in[i], t->dtype, r));
+    off = in[i].v.offset;
+    ops_three(&in[i], &t->shape, dim, len);
+    in[i].v.offset = off;
+  }
   LIMN_TRY(emit_dest(e, r, &out));
   if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
-  LIMN_TRY(emit_step(e, kind, n->op, 1, 1, r, &s));
-  {
-    int64_t off = x.v.offset;
-    ops_three(&x, &t->shape, dim, len);
-    x.v.offset = off;
-    ops_three(&out, &t->shape, dim, len);
-  }
+  LIMN_TRY(emit_step(e, kind, n->op, nin, 1, r, &s));
+  ops_three(&out, &t->shape, dim, len);
   s->flag = n->op == OP_cumsum && a[2].i;
-  emit_set(e, s, false, 0, &x);
+  for (int i = 0; i < nin; i++) emit_set(e, s, false, i, &in[i]);
   emit_set(e, s, true, 0, &out);
   return 0;
+}
+
+static double ops_eps(const limn_type *a) {
+  if (a->kind == LIMN_V_NONE) return 1e-5;
+  return a->kind == LIMN_V_REAL ? a->f : (double)a->i;
 }
 
 /* layer_norm, rms_norm: arguments x weight bias first eps; their gradients: x g
@@ -79,12 +87,58 @@ static int ops_norm(emitter *e, limn_ref r, const limn_type *a) {
   LIMN_TRY(emit_step(e, LIMN_STEP_NORM, op, nin, 1, r, &s));
   s->flag = back ? has[2] : has[1];
   s->bias = !back && has[2];
-  s->eps = a[4].kind == LIMN_V_NONE   ? 1e-5
-           : a[4].kind == LIMN_V_REAL ? a[4].f
-                                      : (double)a[4].i;
+  s->eps = ops_eps(&a[4]);
   for (int i = 0; i < nin; i++) emit_set(e, s, false, i, &in[i]);
   emit_set(e, s, true, 0, &out);
   return 0;
+}
+
+/* Sums over parts of the rows, then over the parts, whose number follows from
+ * the shape, so that threads change nothing. Halves add up in float32. */
+static int ops_norm_sums(emitter *e, limn_ref r, const limn_type *a) {
+  const limn_node *n = limn_graph_node(e->g, r);
+  const limn_type *t = emit_type(e, r);
+  limn_arg xa = limn_node_args(e->g, r)[0];
+  const limn_type *xt = emit_type(e, xa.u.ref);
+  int acc = t->dtype == LIMN_F64 ? LIMN_F64 : LIMN_F32;
+  int64_t len = t->shape.d[1], d[2] = {1, len};
+  int dim = a[2].kind == LIMN_V_INT ? ops_dim(&a[2], xt->shape.ndim)
+                                    : xt->shape.ndim - 1;
+  limn_shape parts = {3, {1, 2, len}};
+  limn_operand in[2], part, sum, out;
+  limn_step *s;
+  LIMN_TRY(emit_dest(e, r, &out));
+  if (len == 0) return 0;
+  d[0] = limn_numel(dim, xt->shape.d);
+  parts.d[0] = LIMN_MAX(LIMN_MIN(d[0] / 64, 16), 1);
+  LIMN_TRY(emit_temp(e, acc, &parts, &part));
+  for (int i = 0; i < 2; i++) {
+    int64_t off;
+    LIMN_TRY(emit_operand(e, limn_node_args(e->g, r)[i], &in[i]));
+    LIMN_TRY(emit_dense(e, &in[i], t->dtype, r));
+    off = in[i].v.offset;
+    limn_view_dense(&in[i].v, 2, d);
+    in[i].v.offset = off;
+  }
+  LIMN_TRY(emit_step(e, LIMN_STEP_NORM, n->op, 2, 1, r, &s));
+  s->eps = ops_eps(&a[3]);
+  for (int i = 0; i < 2; i++) emit_set(e, s, false, i, &in[i]);
+  emit_set(e, s, true, 0, &part);
+  sum = out;
+  if (acc != t->dtype) LIMN_TRY(emit_temp(e, acc, &t->shape, &sum));
+  LIMN_TRY(emit_step(e, LIMN_STEP_REDUCE, OP_sum, 1, 1, r, &s));
+  s->nkeep = 1;
+  part.v.ndim = 2;
+  part.v.d[0] = 2 * len, part.v.s[0] = 1;
+  part.v.d[1] = parts.d[0], part.v.s[1] = 2 * len;
+  emit_set(e, s, false, 0, &part);
+  {
+    limn_operand flat = sum;
+    limn_view_dense(&flat.v, 1, part.v.d);
+    flat.v.offset = sum.v.offset;
+    emit_set(e, s, true, 0, &flat);
+  }
+  return acc == t->dtype ? 0 : emit_copy(e, &sum, &out, r);
 }
 
 /* argmax, argmin: over one dim, or over all as one row. */
@@ -405,10 +459,12 @@ int emit_special(emitter *e, limn_ref r) {
   }
   LIMN_TRY(emit_args(e, r, a, e->pool));
   switch (n->op) {
-    case OP_softmax: case OP_log_softmax: return ops_row(e, r, a,
-                                                         LIMN_STEP_ROW);
+    case OP_softmax: case OP_log_softmax: case OP_softmax_back:
+    case OP_log_softmax_back: return ops_row(e, r, a, LIMN_STEP_ROW);
     case OP_layer_norm: case OP_rms_norm: case OP_layer_norm_back:
     case OP_rms_norm_back: return ops_norm(e, r, a);
+    case OP_layer_norm_sums: case OP_rms_norm_sums:
+      return ops_norm_sums(e, r, a);
     case OP_cumsum: case OP_cumprod: return ops_row(e, r, a, LIMN_STEP_CUM);
     case OP_argmax: case OP_argmin: return ops_arg(e, r, a);
     case OP_index_select: return ops_select(e, r, a);

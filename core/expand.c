@@ -254,6 +254,17 @@ limn_arg expand_log_softmax(limn_builder *b, const limn_arg *a) {
   return SUB(d, LOG(REDUCE(sum, EXP(d), dims, true)));
 }
 
+limn_arg expand_softmax_back(limn_builder *b, const limn_arg *a) {
+  limn_arg dims = expand_dim_list(b, a[2]);
+  limn_arg s = REDUCE(sum, MUL(a[0], a[1]), dims, true);
+  return MUL(a[0], SUB(a[1], s));
+}
+
+limn_arg expand_log_softmax_back(limn_builder *b, const limn_arg *a) {
+  limn_arg s = REDUCE(sum, a[1], expand_dim_list(b, a[2]), true);
+  return SUB(a[1], MUL(EXP(a[0]), s));
+}
+
 /* -- Shapes -- */
 
 limn_arg expand_outer(limn_builder *b, const limn_arg *a) {
@@ -419,10 +430,15 @@ bool limn_op_widens(int op) {
   case OP_norm:
   case OP_softmax:
   case OP_log_softmax:
+  case OP_softmax_back:
+  case OP_log_softmax_back:
   case OP_layer_norm:
   case OP_rms_norm:
   case OP_layer_norm_back:
   case OP_rms_norm_back:
+  case OP_layer_norm_sums:
+  case OP_rms_norm_sums:
+  case OP_batch_norm:
   case OP_pool:
   case OP_prod:
   case OP_cumprod:

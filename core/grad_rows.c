@@ -224,15 +224,12 @@ void grad_fold_like(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
 /* Arguments x dim. */
 void grad_softmax(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
                   limn_arg *out) {
-  limn_arg dims = limn_build_list(b, &a[1], 1), s = MUL(g, y);
-  s = SUM(s, dims);
-  out[0] = MUL(y, SUB(g, s));
+  out[0] = limn_build3(b, OP_softmax_back, y, g, a[1]);
 }
 
 void grad_log_softmax(limn_builder *b, const limn_arg *a, limn_arg y,
                       limn_arg g, limn_arg *out) {
-  limn_arg dims = limn_build_list(b, &a[1], 1), s = SUM(g, dims);
-  out[0] = SUB(g, MUL(EXP(y), s));
+  out[0] = limn_build3(b, OP_log_softmax_back, y, g, a[1]);
 }
 
 static limn_arg grad_run_sum(limn_builder *b, limn_arg x, limn_arg dim,

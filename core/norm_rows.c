@@ -5,6 +5,8 @@
 #define SUB(x, y) limn_calc2(b, OP_sub, x, y)
 #define MUL(x, y) limn_calc2(b, OP_mul, x, y)
 #define SQUARE(x) limn_calc1(b, OP_square, x)
+#define DIV(x, y) limn_calc2(b, OP_div, x, y)
+#define WHERE(c, x, y) limn_calc3(b, OP_where, c, x, y)
 #define RSQRT(x) limn_calc1(b, OP_rsqrt, x)
 #define MEAN(x) limn_build_reduce(b, OP_mean, x, dims, true)
 
@@ -12,33 +14,36 @@
 enum { X, WEIGHT, BIAS, FIRST, EPS };
 enum { G = 1, SCALE = 2 };
 
-/* A weight or bias has the sizes of the dims that are normalised. */
+/* A weight or bias has the sizes s; `x` says what of x they are. */
 static int norm_affine(limn_context *c, const limn_type *a, const char *what,
-                       int dim, limn_type *out) {
-  limn_type w;
-  limn_shape s = {out->shape.ndim - dim, {0}};
+                       const char *x, const limn_shape *s, limn_type *out) {
+  limn_type w, both[2];
   char is[100], wanted[100];
   int dtype, operand;
-  bool fits;
   if (a->kind == LIMN_V_NONE) return 0;
   LIMN_TRY(limn_rule_tensor(c, a, what, &w));
-  memcpy(s.d, out->shape.d + dim, (size_t)s.ndim * sizeof s.d[0]);
-  fits = w.shape.ndim == s.ndim;
-  for (int i = 0; fits && i < s.ndim; i++) fits = w.shape.d[i] == s.d[i];
-  if (!fits) {
+  if (!limn_shape_eq(&w.shape, s)) {
     limn_shape_text(is, sizeof is, w.shape.ndim, w.shape.d);
-    limn_shape_text(wanted, sizeof wanted, s.ndim, s.d);
-    limn_fail(c, LIMN_ESHAPE, "the %s is %s, but x ends in %s", what, is,
-              wanted);
-    return limn_hint(c, LIMN_ESHAPE, "`first` is the first of the dims that "
-                     "are normalised");
+    limn_shape_text(wanted, sizeof wanted, s->ndim, s->d);
+    return limn_fail(c, LIMN_ESHAPE, "the %s is %s, but x %s %s", what, is, x,
+                     wanted);
   }
-  {
-    limn_type both[2] = {*out, w};
-    LIMN_TRY(limn_promote(both, 2, LIMN_RULE_FLT, &dtype, &operand));
-  }
+  both[0] = *out, both[1] = w;
+  LIMN_TRY(limn_promote(both, 2, LIMN_RULE_FLT, &dtype, &operand));
   out->dtype = dtype;
   return 0;
+}
+
+/* Of a norm over the dims from `dim` on. */
+static int norm_last(limn_context *c, const limn_type *a, const char *what,
+                     int dim, limn_type *out) {
+  limn_shape s = {out->shape.ndim - dim, {0}};
+  int rc;
+  memcpy(s.d, out->shape.d + dim, (size_t)s.ndim * sizeof s.d[0]);
+  rc = norm_affine(c, a, what, "ends in", &s, out);
+  if (rc != LIMN_ESHAPE) return rc;
+  return limn_hint(c, rc, "`first` is the first of the dims that are "
+                   "normalised");
 }
 
 int infer_layer_norm(limn_context *c, const limn_type *a, limn_type *out) {
@@ -46,26 +51,48 @@ int infer_layer_norm(limn_context *c, const limn_type *a, limn_type *out) {
   LIMN_TRY(limn_rule_tensor(c, &a[X], "x", out));
   LIMN_TRY(limn_rule_dim(c, &a[FIRST], -1, out->shape.ndim, &dim));
   if (!limn_dtype_float(out->dtype)) out->dtype = LIMN_F32;
-  LIMN_TRY(norm_affine(c, &a[WEIGHT], "weight", dim, out));
-  LIMN_TRY(norm_affine(c, &a[BIAS], "bias", dim, out));
+  LIMN_TRY(norm_last(c, &a[WEIGHT], "weight", dim, out));
+  LIMN_TRY(norm_last(c, &a[BIAS], "bias", dim, out));
   return limn_rule_result(c, out->dtype, &out->shape, out);
 }
 
-int infer_norm_back(limn_context *c, const limn_type *a, limn_type *out) {
+/* Two tensors of one shape, promoted to a float. */
+static int norm_pair(limn_context *c, const limn_type *a, const char *x,
+                     limn_type *out) {
   limn_type g, both[2];
-  int dim, dtype, operand;
-  bool same;
-  LIMN_TRY(limn_rule_tensor(c, &a[X], "x", out));
+  int dtype, operand;
+  LIMN_TRY(limn_rule_tensor(c, &a[X], x, out));
   LIMN_TRY(limn_rule_tensor(c, &a[G], "g", &g));
-  LIMN_TRY(limn_rule_dim(c, &a[FIRST], -1, out->shape.ndim, &dim));
-  same = g.shape.ndim == out->shape.ndim;
-  for (int i = 0; same && i < g.shape.ndim; i++)
-    same = g.shape.d[i] == out->shape.d[i];
-  if (!same) return limn_fail(c, LIMN_ESHAPE, "x and g have different shapes");
+  if (!limn_shape_eq(&g.shape, &out->shape))
+    return limn_fail(c, LIMN_ESHAPE, "%s and g have different shapes", x);
   both[0] = *out, both[1] = g;
   LIMN_TRY(limn_promote(both, 2, LIMN_RULE_FLT, &dtype, &operand));
   out->dtype = dtype;
-  LIMN_TRY(norm_affine(c, &a[SCALE], "weight", dim, out));
+  return 0;
+}
+
+int infer_norm_back(limn_context *c, const limn_type *a, limn_type *out) {
+  int dim;
+  LIMN_TRY(norm_pair(c, a, "x", out));
+  LIMN_TRY(limn_rule_dim(c, &a[FIRST], -1, out->shape.ndim, &dim));
+  LIMN_TRY(norm_last(c, &a[SCALE], "weight", dim, out));
+  return limn_rule_result(c, out->dtype, &out->shape, out);
+}
+
+int infer_norm_sums(limn_context *c, const limn_type *a, limn_type *out) {
+  limn_shape s = {2, {2, 1}};
+  int dim;
+  LIMN_TRY(norm_pair(c, a, "x", out));
+  LIMN_TRY(limn_rule_dim(c, &a[2], -1, out->shape.ndim, &dim));
+  s.d[1] = limn_numel(out->shape.ndim - dim, out->shape.d + dim);
+  return limn_rule_result(c, out->dtype, &s, out);
+}
+
+/* softmax_back, log_softmax_back. */
+int infer_row_back(limn_context *c, const limn_type *a, limn_type *out) {
+  int dim;
+  LIMN_TRY(norm_pair(c, a, "y", out));
+  LIMN_TRY(limn_rule_dim(c, &a[2], LIMN_MUST, out->shape.ndim, &dim));
   return limn_rule_result(c, out->dtype, &out->shape, out);
 }
 
@@ -141,17 +168,63 @@ limn_arg expand_rms_norm_back(limn_builder *b, const limn_arg *a) {
   return norm_back(b, a, false);
 }
 
+/* The two rows of sums, over the dims before `first`. */
+static limn_arg norm_sums(limn_builder *b, const limn_arg *a, bool centred) {
+  limn_arg dims = norm_dims(b, a[X], a[2]), d = a[X], two[2], lead, row;
+  limn_arg all[LIMN_MAXDIM];
+  int n = limn_arg_rank(b, a[X]) - (dims.tag == LIMN_A_LIST ? (int)dims.n : 0);
+  for (int i = 0; i < n; i++) all[i] = limn_aint(i + 1);
+  lead = limn_build_list(b, all, n);
+  if (centred) d = norm_centre(b, a[X], dims);
+  d = MUL(d, norm_scale(b, d, dims, a[3]));
+  two[0] = MUL(a[G], d), two[1] = a[G];
+  for (int i = 0; i < 2; i++) {
+    if (n) two[i] = limn_build_reduce(b, OP_sum, two[i], lead, false);
+    row = limn_build_list(b, (limn_arg[]){limn_aint(-1)}, 1);
+    two[i] = limn_build2(b, OP_reshape, two[i], row);
+  }
+  return limn_build2(b, OP_stack, limn_build_list(b, two, 2), limn_aint(1));
+}
+
+limn_arg expand_layer_norm_sums(limn_builder *b, const limn_arg *a) {
+  return norm_sums(b, a, true);
+}
+
+limn_arg expand_rms_norm_sums(limn_builder *b, const limn_arg *a) {
+  return norm_sums(b, a, false);
+}
+
+/* Row i of the sums, as the weight or bias that it is the gradient of. */
+static limn_arg norm_row(limn_builder *b, limn_arg sums, int i,
+                         limn_arg like) {
+  limn_arg first[2] = {limn_aint(i), limn_aint(1)}, a[5];
+  limn_arg last[2] = {limn_aint(i), limn_aint(-1)};
+  limn_arg step[2] = {limn_aint(1), limn_aint(1)};
+  a[0] = sums;
+  a[1] = limn_build_list(b, first, 2);
+  a[2] = limn_build_list(b, last, 2);
+  a[3] = limn_build_list(b, step, 2);
+  a[4] = limn_build_list(b, step, 1);
+  sums = limn_build(b, OP_slice, a, 5);
+  sums = limn_build2(b, OP_reshape_like, sums, like);
+  return limn_fold_like(b, sums, like);
+}
+
 static void norm_grad(limn_builder *b, int op, const limn_arg *a, limn_arg g,
                       limn_arg *out) {
-  limn_arg plain[5] = {a[X], limn_none(), limn_none(), a[FIRST], a[EPS]}, y;
+  bool centred = op == OP_layer_norm;
+  limn_arg sum[4] = {a[X], g, a[FIRST], a[EPS]}, sums;
   limn_arg back[5] = {a[X], g, a[WEIGHT], a[FIRST], a[EPS]};
-  if (limn_grad_wants(&out[BIAS])) out[BIAS] = limn_fold_like(b, g, a[BIAS]);
   if (limn_grad_wants(&out[WEIGHT])) {
-    y = limn_build(b, op, plain, 5);
-    out[WEIGHT] = limn_fold_like(b, MUL(g, y), a[WEIGHT]);
+    op = centred ? OP_layer_norm_sums : OP_rms_norm_sums;
+    sums = limn_build(b, op, sum, 4);
+    out[WEIGHT] = norm_row(b, sums, 1, a[WEIGHT]);
+    if (limn_grad_wants(&out[BIAS])) out[BIAS] = norm_row(b, sums, 2, a[BIAS]);
+  } else if (limn_grad_wants(&out[BIAS])) {
+    out[BIAS] = limn_fold_like(b, g, a[BIAS]);
   }
   if (!limn_grad_wants(&out[X])) return;
-  op = op == OP_layer_norm ? OP_layer_norm_back : OP_rms_norm_back;
+  op = centred ? OP_layer_norm_back : OP_rms_norm_back;
   out[X] = limn_fold_like(b, limn_build(b, op, back, 5), a[X]);
 }
 
@@ -165,4 +238,83 @@ void grad_rms_norm(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
                    limn_arg *out) {
   (void)y;
   norm_grad(b, OP_rms_norm, a, g, out);
+}
+
+/* -- Over a batch: all dims but dim 2, the channels -- */
+
+/* Arguments of batch_norm. */
+enum { BATCH_MEAN = 1, BATCH_VAR, BATCH_WEIGHT, BATCH_BIAS, BATCH_OWN,
+       BATCH_EPS };
+
+int infer_batch_norm(limn_context *c, const limn_type *a, limn_type *out) {
+  limn_shape s = {1, {0}}, each;
+  LIMN_TRY(limn_rule_tensor(c, &a[X], "x", out));
+  if (out->shape.ndim < 2)
+    return limn_fail(c, LIMN_ESHAPE, "x has %d dims; dim 2 holds the channels",
+                     out->shape.ndim);
+  if (!limn_dtype_float(out->dtype)) out->dtype = LIMN_F32;
+  s.d[0] = out->shape.d[1];
+  each.ndim = out->shape.ndim;
+  for (int i = 0; i < each.ndim; i++) each.d[i] = i == 1 ? s.d[0] : 1;
+  LIMN_TRY(norm_affine(c, &a[BATCH_MEAN], "mean", "wants", &each, out));
+  LIMN_TRY(norm_affine(c, &a[BATCH_VAR], "variance", "wants", &each, out));
+  LIMN_TRY(norm_affine(c, &a[BATCH_WEIGHT], "weight", "has channels", &s,
+                       out));
+  LIMN_TRY(norm_affine(c, &a[BATCH_BIAS], "bias", "has channels", &s, out));
+  return limn_rule_result(c, out->dtype, &out->shape, out);
+}
+
+static limn_arg batch_dims(limn_builder *b, limn_arg x) {
+  limn_arg d[LIMN_MAXDIM] = {limn_aint(1)};
+  int n = 1, rank = limn_arg_rank(b, x);
+  for (int i = 3; i <= rank; i++) d[n++] = limn_aint(i);
+  return limn_build_list(b, d, n);
+}
+
+/* 1 / sqrt(var + eps), times the weight when that is wanted and there. */
+static limn_arg batch_scale(limn_builder *b, const limn_arg *a,
+                            bool weighted) {
+  limn_arg r = RSQRT(ADD(a[BATCH_VAR], norm_eps(a[BATCH_EPS]))), w;
+  if (!weighted || a[BATCH_WEIGHT].tag == LIMN_A_NONE) return r;
+  w = limn_build2(b, OP_reshape_like, a[BATCH_WEIGHT], a[BATCH_VAR]);
+  return MUL(r, w);
+}
+
+limn_arg expand_batch_norm(limn_builder *b, const limn_arg *a) {
+  limn_arg k = batch_scale(b, a, true), y = SUB(a[X], a[BATCH_MEAN]), w;
+  y = MUL(y, k);
+  if (a[BATCH_BIAS].tag == LIMN_A_NONE) return y;
+  w = limn_build2(b, OP_reshape_like, a[BATCH_BIAS], a[BATCH_MEAN]);
+  return ADD(y, w);
+}
+
+/* With d = x - mean, r = 1 / sqrt(var + eps), k = r * weight: sum(g),
+ * sum(g d) r, and k (g - mean(g) - d r^2 mean(g d)), without the means where
+ * mean and var are constants. Ioffe and Szegedy 2015. */
+void grad_batch_norm(limn_builder *b, const limn_arg *args, limn_arg y,
+                     limn_arg g, limn_arg *out) {
+  limn_arg dims = batch_dims(b, args[X]), a[7], d, sum, by, t;
+  (void)y;
+  memcpy(a, args, sizeof a);
+  limn_widen_args(b, a, 5);
+  limn_widen_args(b, &g, 1);
+  d = SUB(a[X], a[BATCH_MEAN]);
+  by = MUL(g, d);
+  by = limn_build_reduce(b, OP_sum, by, dims, true);
+  sum = limn_build_reduce(b, OP_sum, g, dims, true);
+  if (limn_grad_wants(&out[BATCH_BIAS])) {
+    t = limn_build2(b, OP_reshape_like, sum, args[BATCH_BIAS]);
+    out[BATCH_BIAS] = limn_fold_like(b, t, args[BATCH_BIAS]);
+  }
+  if (limn_grad_wants(&out[BATCH_WEIGHT])) {
+    t = MUL(by, batch_scale(b, a, false));
+    t = limn_build2(b, OP_reshape_like, t, args[BATCH_WEIGHT]);
+    out[BATCH_WEIGHT] = limn_fold_like(b, t, args[BATCH_WEIGHT]);
+  }
+  if (!limn_grad_wants(&out[X])) return;
+  t = limn_build_count(b, a[X], dims);
+  by = MUL(DIV(by, t), SQUARE(batch_scale(b, a, false)));
+  t = SUB(SUB(g, DIV(sum, t)), MUL(d, by));
+  if (!limn_arg_true(a[BATCH_OWN])) t = WHERE(a[BATCH_OWN], t, g);
+  out[X] = limn_fold_like(b, MUL(t, batch_scale(b, a, true)), args[X]);
 }

@@ -32,10 +32,13 @@ static limn_arg simp_shape_step(const limn_graph *g, limn_arg x) {
   case OP_cumprod:
   case OP_softmax:
   case OP_log_softmax:
+  case OP_softmax_back:
+  case OP_log_softmax_back:
   case OP_layer_norm:
   case OP_rms_norm:
   case OP_layer_norm_back:
   case OP_rms_norm_back:
+  case OP_batch_norm:
   case OP_update:
   case OP_index_add:
   case OP_scatter:

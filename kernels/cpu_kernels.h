@@ -35,6 +35,8 @@ typedef struct {
   /* n floats to consecutive float32, float16 or bfloat16. */
   void (*store)(int dtype, void *p, const float *v, int64_t n);
   limn_cpu_fold fold[3][4];
+  /* The largest that is no NaN, or -infinity. */
+  float (*peak)(const float *x, int64_t n);
   /* Row functions: x[i] -= m, then e^x; returns the sum of the results. */
   float (*exp_row)(const float *x, float m, float *out, int64_t n);
   /* The same for n columns with their own m; adds to sum. out may be NULL. */
@@ -55,6 +57,14 @@ typedef struct {
   /* out[i] = p[1] (h - p[2] - (x[i] - p[0]) p[3]) */
   void (*norm_back)(const float *x, const float *g, const float *w,
                     const float p[4], float *out, int64_t n);
+  /* w[i] += g[i] (x[i] - m) r, b[i] += g[i] */
+  void (*norm_add)(const float *x, const float *g, float m, float r, float *w,
+                   float *b, int64_t n);
+  /* The sum of x[i] y[i]. */
+  double (*dot)(const float *x, const float *y, int64_t n);
+  /* out[i] = y[i] (g[i] - s), or with log g[i] - e^y[i] s. */
+  void (*row_back)(const float *y, const float *g, float s, bool log,
+                   float *out, int64_t n);
   /* Transforms of cpu_conv.c; see cpu_conv_isa.h. */
   void (*conv_input)(const float *const rows[4], int64_t tiles, float *v,
                      int64_t step);

@@ -306,6 +306,18 @@ INLINE float loops_exp(float x) {
   return p * lo * hi;
 }
 
+static float loops_peak(const float *x, int64_t n) {
+  float lane[LANES], m = -__builtin_inff();
+  int64_t j = 0;
+  for (int k = 0; k < LANES; k++) lane[k] = m;
+  for (; j + LANES <= n; j += LANES)
+    _Pragma("omp simd") for (int k = 0; k < LANES; k++)
+      lane[k] = x[j + k] > lane[k] ? x[j + k] : lane[k];
+  for (; j < n; j++) lane[0] = x[j] > lane[0] ? x[j] : lane[0];
+  for (int k = 0; k < LANES; k++) m = lane[k] > m ? lane[k] : m;
+  return m;
+}
+
 /* 16 sums by turns, in pieces as the folds do. */
 static float loops_exp_row(const float *x, float m, float *out, int64_t n) {
   double total = 0;
@@ -414,6 +426,39 @@ static void loops_norm_back(const float *x, const float *g, const float *w,
     NORM_LOOP(r * (g[j] - mean - (x[j] - m) * k));
 }
 
+static void loops_norm_add(const float *x, const float *g, float m, float r,
+                           float *restrict w, float *restrict b, int64_t n) {
+  for (int64_t j = 0; j < n; j++) {
+    w[j] += g[j] * ((x[j] - m) * r);
+    b[j] += g[j];
+  }
+}
+
+/* -- rows' gradients -- */
+
+static double loops_dot(const float *x, const float *y, int64_t n) {
+  double total = 0;
+  for (int64_t i = 0; i < n; i += PIECE) {
+    int64_t some = n - i < PIECE ? n - i : PIECE, j = 0;
+    float acc[LANES] = {0}, sum = 0;
+    for (; j + LANES <= some; j += LANES)
+      _Pragma("omp simd") for (int k = 0; k < LANES; k++)
+        acc[k] += x[i + j + k] * y[i + j + k];
+    for (; j < some; j++) acc[j % LANES] += x[i + j] * y[i + j];
+    for (int k = 0; k < LANES; k++) sum += acc[k];
+    total += (double)sum;
+  }
+  return total;
+}
+
+static void loops_row_back(const float *y, const float *g, float s, bool log,
+                           float *out, int64_t n) {
+  if (log)
+    NORM_LOOP(g[j] - loops_exp(y[j]) * s);
+  else
+    NORM_LOOP(y[j] * (g[j] - s));
+}
+
 #include "cpu_conv_isa.h"
 
 const limn_cpu_loops LOOPS_TABLE = {
@@ -426,6 +471,7 @@ const limn_cpu_loops LOOPS_TABLE = {
       FOLD_TABLE(f64_min)},
      {FOLD_TABLE(i64_sum), FOLD_TABLE(i64_prod), FOLD_TABLE(i64_max),
       FOLD_TABLE(i64_min)}},
+    loops_peak,
     loops_exp_row,
     loops_exp_columns,
     loops_scale,
@@ -434,6 +480,9 @@ const limn_cpu_loops LOOPS_TABLE = {
     loops_norm,
     loops_norm_sums,
     loops_norm_back,
+    loops_norm_add,
+    loops_dot,
+    loops_row_back,
     conv_input,
     conv_output,
     conv_weights,

@@ -1,5 +1,6 @@
 /* layer_norm, rms_norm and their gradients on the CPU: rows of n elements, each
- * read from memory once and kept in the cache for the sums and the result.
+ * read from memory once and kept in the cache for the sums and the result. A
+ * weight's and a bias's gradients are sums over rows, one pair for each tile.
  *
  * float16 and bfloat16 are converted a piece at a time, with a weight and bias
  * of their own dtype. Sums are taken in two passes, so that a large mean does
@@ -88,16 +89,23 @@ static void norm_back(const norm_kernel *k, const char *x, const char *g,
   }
 }
 
+static void norm_double_moments(const norm_kernel *k, const double *x,
+                                double *m, double *r) {
+  double sum = 0, squares = 0, n = (double)k->n;
+  int64_t i;
+  for (i = 0; k->centred && i < k->n; i++) sum += x[i];
+  *m = sum / n;
+  for (i = 0; i < k->n; i++) squares += (x[i] - *m) * (x[i] - *m);
+  *r = 1 / sqrt(squares / n + k->eps);
+}
+
 static void norm_double(const norm_kernel *k, const double *x, const double *g,
                         double *out) {
   const double *w = (const double *)(const void *)k->weight;
   const double *b = (const double *)(const void *)k->bias;
-  double m = 0, r = 0, mean = 0, by = 0, n = (double)k->n;
+  double m, r, mean = 0, by = 0, n = (double)k->n;
   int64_t i;
-  for (i = 0; k->centred && i < k->n; i++) m += x[i];
-  m /= n;
-  for (i = 0; i < k->n; i++) r += (x[i] - m) * (x[i] - m);
-  r = 1 / sqrt(r / n + k->eps);
+  norm_double_moments(k, x, &m, &r);
   for (i = 0; !k->back && i < k->n; i++)
     out[i] = (x[i] - m) * r * (w ? w[i] : 1) + (b ? b[i] : 0);
   if (!k->back) return;
@@ -110,6 +118,56 @@ static void norm_double(const norm_kernel *k, const double *x, const double *g,
   by *= r * r / n;
   for (i = 0; i < k->n; i++)
     out[i] = r * (g[i] * (w ? w[i] : 1) - mean - (x[i] - m) * by);
+}
+
+/* Adds what a row gives to w and b, of n elements each. */
+static void norm_add(const norm_kernel *k, const char *x, const char *g,
+                     float *w, float *b) {
+  float buf[PIECE], gbuf[PIECE], m, r;
+  int64_t i, n;
+  norm_moments(k, x, &m, &r);
+  for (i = 0; i < k->n; i += n) {
+    n = LIMN_MIN(PIECE, k->n - i);
+    k->loops->norm_add(norm_read(k, x, i, n, buf), norm_read(k, g, i, n, gbuf),
+                       m, r, w + i, b + i, n);
+  }
+}
+
+static void norm_double_add(const norm_kernel *k, const double *x,
+                            const double *g, double *w, double *b) {
+  double m, r;
+  norm_double_moments(k, x, &m, &r);
+  for (int64_t i = 0; i < k->n; i++) {
+    w[i] += g[i] * ((x[i] - m) * r);
+    b[i] += g[i];
+  }
+}
+
+/* Tile t of in[0]'s rows adds up in row t of out [tiles, 2, n]. */
+static void norm_run_sums(const limn_step *s, const limn_bind *b, int64_t t0,
+                          int64_t t1) {
+  const limn_view *v = &s->in[0].v;
+  norm_kernel k = {limn_cpu_bound(b)->loops, s->in[0].dtype, 0, v->d[1],
+                   s->eps, s->op == OP_layer_norm_sums, true, NULL, NULL};
+  const char *x = limn_cpu_at(b, &s->in[0]), *g = limn_cpu_at(b, &s->in[1]);
+  size_t bytes = (size_t)(2 * k.n * limn_dtype_size(s->out[0].dtype));
+  char *out = limn_cpu_at(b, &s->out[0]) + (size_t)t0 * bytes;
+  k.size = limn_dtype_size(k.dtype);
+  for (; t0 < t1; t0++, out += bytes) {
+    int64_t row = v->d[0] * t0 / s->ntiles;
+    int64_t end = v->d[0] * (t0 + 1) / s->ntiles;
+    memset(out, 0, bytes);
+    for (; row < end; row++) {
+      int64_t at = row * k.n * k.size;
+      double *d = (double *)(void *)out;
+      float *f = (float *)(void *)out;
+      if (k.dtype == LIMN_F64)
+        norm_double_add(&k, (const double *)(const void *)(x + at),
+                        (const double *)(const void *)(g + at), d, d + k.n);
+      else
+        norm_add(&k, x + at, g + at, f, f + k.n);
+    }
+  }
 }
 
 static int64_t norm_per_tile(int64_t n) {
@@ -147,6 +205,13 @@ int limn_cpu_norm_prepare(limn_device *d, limn_step *s) {
   const limn_view *v = &s->in[0].v;
   int64_t per = norm_per_tile(v->d[1]);
   (void)d;
+  if (s->op == OP_layer_norm_sums || s->op == OP_rms_norm_sums) {
+    s->run = norm_run_sums;
+    s->ntiles = s->out[0].v.d[0];
+    s->cost_ns = (double)v->d[0] * (double)v->d[1] *
+                 (s->in[0].dtype == LIMN_F64 ? 2 : 0.4);
+    return 0;
+  }
   s->run = norm_run;
   s->ntiles = (v->d[0] + per - 1) / per;
   if (v->d[1] == 0) s->ntiles = 0;

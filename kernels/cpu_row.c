@@ -1,4 +1,5 @@
-/* softmax and log_softmax on the CPU: [outer, n, inner], along n.
+/* softmax, log_softmax and their gradients on the CPU: [outer, n, inner],
+ * along n.
  *
  * Rows (inner = 1) are kept in L1 from pass to pass; else a block of columns
  * is walked row by row. float16 and bfloat16 are converted a piece at a time
@@ -14,7 +15,7 @@ typedef struct {
   const limn_cpu_loops *loops;
   int dtype;
   int64_t size, n, inner;
-  bool log;
+  bool log, back; /* back: the gradient, of a result y and its gradient g */
 } row_kernel;
 
 /* -- rows -- */
@@ -43,16 +44,16 @@ static void row_write(const row_kernel *k, const float *x, float m,
 }
 
 static void row_one(const row_kernel *k, const char *x, char *out) {
-  float buf[PIECE], e[PIECE], m, total;
-  double most = -HUGE_VAL, sum = 0;
+  float buf[PIECE], e[PIECE], m = -HUGE_VALF, total;
+  double sum = 0;
   int64_t i, n;
   const float *p;
   for (i = 0; i < k->n; i += n) {
+    float most;
     n = LIMN_MIN(PIECE, k->n - i);
-    p = row_read(k, x, i, n, buf);
-    k->loops->fold[CPU_F32][CPU_MAX].each(p, 0, 1, n, &most);
+    most = k->loops->peak(row_read(k, x, i, n, buf), n);
+    m = LIMN_MAX(m, most);
   }
-  m = (float)most;
   /* Exponentials go straight to the result where they fit. */
   if (k->dtype == LIMN_F32 && !k->log) {
     float *to = (float *)(void *)out;
@@ -69,6 +70,32 @@ static void row_one(const row_kernel *k, const char *x, char *out) {
     n = LIMN_MIN(PIECE, k->n - i);
     p = row_read(k, x, i, n, buf);
     row_write(k, p, m, (float)sum, out + i * k->size, n);
+  }
+}
+
+static void row_one_back(const row_kernel *k, const char *y, const char *g,
+                         char *out) {
+  float buf[PIECE], gbuf[PIECE], to[PIECE];
+  double sum = 0;
+  int64_t i, n;
+  const float *p, *q;
+  for (i = 0; i < k->n; i += n) {
+    n = LIMN_MIN(PIECE, k->n - i);
+    q = row_read(k, g, i, n, gbuf);
+    if (k->log)
+      k->loops->fold[CPU_F32][CPU_SUM].each(q, 0, 1, n, &sum);
+    else
+      sum += k->loops->dot(row_read(k, y, i, n, buf), q, n);
+  }
+  for (i = 0; i < k->n; i += n) {
+    char *at = out + i * k->size;
+    bool half = k->dtype != LIMN_F32;
+    n = LIMN_MIN(PIECE, k->n - i);
+    p = row_read(k, y, i, n, buf);
+    q = row_read(k, g, i, n, gbuf);
+    k->loops->row_back(p, q, (float)sum, k->log,
+                       half ? to : (float *)(void *)at, n);
+    if (half) k->loops->store(k->dtype, at, to, n);
   }
 }
 
@@ -110,6 +137,33 @@ static void row_columns(const row_kernel *k, const char *x, char *out,
   }
 }
 
+static void row_columns_back(const row_kernel *k, const char *y, const char *g,
+                             char *out, int64_t w) {
+  float sum[COLUMNS] = {0}, buf[COLUMNS], gbuf[COLUMNS], e[COLUMNS];
+  float zero[COLUMNS] = {0}, skip[COLUMNS] = {0};
+  int64_t step = k->inner * k->size, i, j;
+  for (i = 0; i < k->n; i++) {
+    const float *q = row_read(k, g + i * step, 0, w, gbuf), *p;
+    if (k->log) {
+      for (j = 0; j < w; j++) sum[j] += q[j];
+      continue;
+    }
+    p = row_read(k, y + i * step, 0, w, buf);
+    for (j = 0; j < w; j++) sum[j] += p[j] * q[j];
+  }
+  for (i = 0; i < k->n; i++) {
+    const float *p = row_read(k, y + i * step, 0, w, buf);
+    const float *q = row_read(k, g + i * step, 0, w, gbuf);
+    if (k->log) {
+      k->loops->exp_columns(p, zero, e, skip, w);
+      for (j = 0; j < w; j++) e[j] = q[j] - e[j] * sum[j];
+    } else {
+      for (j = 0; j < w; j++) e[j] = p[j] * (q[j] - sum[j]);
+    }
+    k->loops->store(k->dtype, out + i * step, e, w);
+  }
+}
+
 /* -- float64 -- */
 
 static void row_double(const row_kernel *k, const char *from, char *to) {
@@ -124,6 +178,17 @@ static void row_double(const row_kernel *k, const char *from, char *to) {
     out[i] = k->log ? x[i] - m - by : exp(x[i] - m) * by;
 }
 
+static void row_double_back(const row_kernel *k, const char *from,
+                            const char *grad, char *to) {
+  const double *y = (const double *)(const void *)from;
+  const double *g = (const double *)(const void *)grad;
+  double *out = (double *)(void *)to, sum = 0;
+  int64_t i, step = k->inner, end = k->n * step;
+  for (i = 0; i < end; i += step) sum += k->log ? g[i] : y[i] * g[i];
+  for (i = 0; i < end; i += step)
+    out[i] = k->log ? g[i] - exp(y[i]) * sum : y[i] * (g[i] - sum);
+}
+
 /* -- tiles -- */
 
 static int64_t row_per_tile(int64_t n, int64_t inner) {
@@ -135,33 +200,44 @@ static int64_t row_blocks(int64_t inner) {
   return (inner + COLUMNS - 1) / COLUMNS;
 }
 
-/* Tile t is rows of inner = 1, or one block of columns. */
-static void row_tile(const row_kernel *k, const char *x, char *out,
-                     int64_t outer, int64_t t) {
-  int64_t per = row_per_tile(k->n, k->inner), blocks = row_blocks(k->inner);
-  int64_t o = t / blocks * per, end = LIMN_MIN(o + per, outer), j, w, i;
-  j = t % blocks * COLUMNS;
-  w = LIMN_MIN(COLUMNS, k->inner - j);
-  for (; o < end; o++) {
-    int64_t at = (o * k->n * k->inner + j) * k->size;
-    if (k->dtype == LIMN_F64)
-      for (i = 0; i < w; i++) row_double(k, x + at + i * 8, out + at + i * 8);
-    else if (k->inner == 1)
-      row_one(k, x + at, out + at);
-    else
-      row_columns(k, x + at, out + at, w);
-  }
+/* w results from `at` on, in one row or one block of columns. */
+static void row_part(const row_kernel *k, const char *x, const char *g,
+                     char *out, int64_t at, int64_t w) {
+  int64_t i;
+  x += at, g += at, out += at;
+  if (k->dtype == LIMN_F64)
+    for (i = 0; i < w; i++, x += 8, g += 8, out += 8)
+      if (k->back) row_double_back(k, x, g, out);
+      else row_double(k, x, out);
+  else if (k->back && k->inner == 1)
+    row_one_back(k, x, g, out);
+  else if (k->back)
+    row_columns_back(k, x, g, out, w);
+  else if (k->inner == 1)
+    row_one(k, x, out);
+  else
+    row_columns(k, x, out, w);
 }
 
+/* Tile t is rows of inner = 1, or one block of columns. */
 static void row_run(const limn_step *s, const limn_bind *b, int64_t t0,
                     int64_t t1) {
   const limn_view *v = &s->in[0].v;
+  bool back = s->op == OP_softmax_back || s->op == OP_log_softmax_back;
+  bool logs = s->op == OP_log_softmax || s->op == OP_log_softmax_back;
   row_kernel k = {limn_cpu_bound(b)->loops, s->in[0].dtype, 0, v->d[1],
-                  v->d[2], s->op == OP_log_softmax};
+                  v->d[2], logs, back};
+  const char *x = limn_cpu_at(b, &s->in[0]);
+  const char *g = back ? limn_cpu_at(b, &s->in[1]) : x;
+  char *out = limn_cpu_at(b, &s->out[0]);
+  int64_t per = row_per_tile(k.n, k.inner), blocks = row_blocks(k.inner);
   k.size = limn_dtype_size(k.dtype);
-  for (; t0 < t1; t0++)
-    row_tile(&k, limn_cpu_at(b, &s->in[0]), limn_cpu_at(b, &s->out[0]),
-             v->d[0], t0);
+  for (; t0 < t1; t0++) {
+    int64_t o = t0 / blocks * per, end = LIMN_MIN(o + per, v->d[0]);
+    int64_t j = t0 % blocks * COLUMNS, w = LIMN_MIN(COLUMNS, k.inner - j);
+    for (; o < end; o++)
+      row_part(&k, x, g, out, (o * k.n * k.inner + j) * k.size, w);
+  }
 }
 
 int limn_cpu_row_prepare(limn_device *d, limn_step *s) {

@@ -83,71 +83,133 @@ describe("Halves", function()
 end)
 
 -- First and second gradients, against those of plain compositions; the rows
--- behind them are layer_norm_back and rms_norm_back.
-describe("Gradients of norms", function()
-  local function plain(centred, x, w, b)
-    if centred then x = x - x:mean {dim = -1, keepdim = true} end
-    local v = x:square():mean {dim = -1, keepdim = true}
-    local y = x / (v + 1e-3):sqrt()
-    if w then y = y * w end
-    return b and y + b or y
+-- behind them are layer_norm_back, layer_norm_sums, rms_norm_back,
+-- rms_norm_sums, softmax_back and log_softmax_back.
+describe("Gradients of", function()
+  -- Of the sum of f(x...) * t with respect to x, then of x[1]'s.
+  local function gradients(f, x, t)
+    local function first()
+      local _, g = limn.value_and_grad(function()
+        return (f(unpack(x)) * t):sum()
+      end, x)()
+      return g
+    end
+    local out = first()
+    local _, second = limn.value_and_grad(function()
+      return (first()[1] * t):square():sum()
+    end, {x[1]}, {unused = "zeros"})()
+    out[#out + 1] = second[1]
+    return unpack(out)
   end
+
+  -- mine and plain take tensors of these shapes, the first as their result's.
+  local function agree(mine, plain, shapes, dev)
+    local x = {}
+    for i, shape in ipairs(shapes) do
+      x[i] = limn.randn(shape, {dtype = "float64"}):to(dev)
+    end
+    local t = limn.randn(shapes[1], {dtype = "float64"}):to(dev)
+    local want = {gradients(plain, x, t)}
+    local list = {unpack(x)}
+    list[#list + 1] = t
+    local g = limn.trace(function(...)
+      local v = {...}
+      local u = table.remove(v)
+      return gradients(mine, v, u)
+    end, unpack(list))
+    for how, got in pairs {eager = {gradients(mine, x, t)},
+                           traced = {g(unpack(list))}} do
+      assert.are.equal(#want, #got)
+      for i, w in ipairs(want) do
+        U.close(got[i], w, 1e-9, "max", how .. " " .. i)
+      end
+    end
+    for i, v in ipairs(list) do list[i] = v:to "float32" end
+    for i, v in ipairs {g(unpack(list))} do
+      if i <= #shapes then U.close(v, want[i], 1e-4, "max") end
+    end
+    for i, v in ipairs(list) do list[i] = v:to "bfloat16" end
+    for i, v in ipairs {g(unpack(list))} do
+      if i <= #shapes then U.close(v:to "float32", want[i], 6e-2, "max") end
+    end
+  end
+
+  local function centre(x, dims)
+    return x - x:mean {dim = dims, keepdim = true}
+  end
+  local function scaled(x, dims)
+    return x / (x:square():mean {dim = dims, keepdim = true} + 1e-3):sqrt()
+  end
+
   for _, name in ipairs {"layer_norm", "rms_norm"} do
-    it("agree with compositions: " .. name, function()
-      local function gradients(f, x, t)
-        local function first()
-          local _, g = limn.value_and_grad(function()
-            return (f(unpack(x)) * t):sum()
-          end, x)()
-          return g
-        end
-        local out = first()
-        local _, second = limn.value_and_grad(function()
-          return (first()[1] * t):square():sum()
-        end, {x[1]})()
-        out[#out + 1] = second[1]
-        return unpack(out)
+    it(name .. " agree with compositions", function()
+      local function plain(x, w, b)
+        if name == "layer_norm" then x = centre(x, {-1}) end
+        local y = scaled(x, {-1})
+        if w then y = y * w end
+        return b and y + b or y
       end
       U.each_device(function(dev)
-        for _, n in ipairs {5, 1300} do
-          for count = 1, name == "layer_norm" and 3 or 2 do
-            local x = {}
-            for i, shape in ipairs {{2, 3, n}, {n}, {n}} do
-              if i <= count then
-                x[i] = limn.randn(shape, {dtype = "float64"}):to(dev)
-              end
-            end
-            local t = limn.randn({2, 3, n}, {dtype = "float64"}):to(dev)
-            local want = {gradients(function(a, w, b)
-              return plain(name == "layer_norm", a, w, b)
-            end, x, t)}
-            local function mine(a, w, b)
-              return nn[name](a, {shape = n, weight = w, eps = 1e-3,
-                                  bias = b})
-            end
-            local list = {unpack(x)}
-            list[#list + 1] = t
-            local g = limn.trace(function(...)
-              local v = {...}
-              local u = table.remove(v)
-              return gradients(mine, v, u)
-            end, unpack(list))
-            for how, got in pairs {eager = {gradients(mine, x, t)},
-                                   traced = {g(unpack(list))}} do
-              assert.are.equal(#want, #got)
-              for i, w in ipairs(want) do
-                U.close(got[i], w, 1e-9, "max", how .. " " .. i)
-              end
-            end
-            for i, v in ipairs(list) do list[i] = v:to "float32" end
-            for i, v in ipairs {g(unpack(list))} do
-              if i <= count then U.close(v, want[i], 1e-4, "max") end
-            end
+        for _, shape in ipairs {{2, 3, 5}, {140, 5}, {2, 3, 1300}} do
+          local n = shape[#shape]
+          local shapes = {shape, {n}, {n}}
+          if name == "rms_norm" then shapes[3] = nil end
+          while #shapes > 0 do
+            agree(function(x, w, b)
+              return nn[name](x, {shape = n, weight = w, eps = 1e-3, bias = b})
+            end, plain, shapes, dev)
+            table.remove(shapes)
           end
         end
       end)
     end)
   end
+
+  it("batch_norm agree with compositions, in training and not", function()
+    local mean = limn.tensor({1, 2, 3}, "float64")
+    local var = limn.tensor({0.5, 2, 1}, "float64")
+    local function channels(v, x)
+      return v:reshape {3, unpack({1, 1}, 1, x:dim() - 2)}
+    end
+    U.each_device(function(dev)
+      for _, shape in ipairs {{4, 3}, {2, 3, 4, 50}} do
+        for _, training in ipairs {true, false} do
+          local m, v = mean:to(dev), var:to(dev)
+          local shapes = {shape, {3}, {3}}
+          while #shapes > 0 do
+            agree(function(x, w, b)
+              return nn.batch_norm(x, {weight = w, bias = b, eps = 1e-3,
+                training = training, running_mean = m, running_var = v})
+            end, function(x, w, b)
+              local dims = {1, unpack({3, 4}, 1, x:dim() - 2)}
+              local y
+              if training then
+                y = scaled(centre(x, dims), dims)
+              else
+                y = (x - channels(m, x)) / (channels(v, x) + 1e-3):sqrt()
+              end
+              if w then y = y * channels(w, x) end
+              return b and y + channels(b, x) or y
+            end, shapes, dev)
+            table.remove(shapes)
+          end
+        end
+      end
+    end)
+  end)
+
+  it("softmax and log_softmax agree with compositions", function()
+    U.each_device(function(dev)
+      for _, shape in ipairs {{3, 5}, {2, 1300}, {2, 7, 300}} do
+        agree(function(x) return x:softmax(2) end, function(x)
+          return x:exp() / x:exp():sum(2, true)
+        end, {shape}, dev)
+        agree(function(x) return x:log_softmax(2) end, function(x)
+          return x - x:exp():sum(2, true):log()
+        end, {shape}, dev)
+      end
+    end)
+  end)
 end)
 
 describe("BatchNorm", function()

@@ -549,6 +549,9 @@ S.elsewhere = {
   randint = "random_spec.lua", rand_bits = "random_spec.lua",
   rand_like = "random_spec.lua", randn_like = "random_spec.lua",
   layer_norm_back = "norm_spec.lua", rms_norm_back = "norm_spec.lua",
+  layer_norm_sums = "norm_spec.lua", rms_norm_sums = "norm_spec.lua",
+  softmax_back = "norm_spec.lua", log_softmax_back = "norm_spec.lua",
+  batch_norm = "norm_spec.lua",
 }
 
 return S

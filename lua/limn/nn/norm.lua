@@ -289,11 +289,10 @@ local function statistics(x, dims, n)
   return some(mean, n, 0), some(var, n, 1)
 end
 
-local function normalise(x, mean, var, o)
-  local scale = (wide.widen(var) + o.eps):rsqrt()
-  if o.weight ~= nil then scale = scale * channels(o.weight, x) end
-  local y = (wide.widen(x) - mean) * scale
-  if o.bias ~= nil then y = y + channels(o.bias, x) end
+-- own: mean and var are x's, and its gradient goes through them.
+local function normalise(x, mean, var, own, o)
+  local y = limn.batch_norm(wide.widen(x), wide.widen(mean), wide.widen(var),
+                            o.weight, o.bias, own, o.eps)
   y = wide.unwiden(y, x, o.weight, o.bias)
   return y
 end
@@ -345,8 +344,8 @@ function M.batch_norm(x, options)
       core.fail("batch_norm: running_mean and running_var are missing",
                 "{training = true} takes the batch's own")
     end
-    local y = normalise(x, channels(o.running_mean, x),
-                        channels(o.running_var, x), own)
+    local y = normalise(x, channels(o.running_mean, x):unsqueeze(1),
+                        channels(o.running_var, x):unsqueeze(1), false, own)
     return y
   end
   local dims, n = batch_dims(x)
@@ -357,7 +356,7 @@ function M.batch_norm(x, options)
     put(o.running_mean, blend, mean, share)
     put(o.running_var, blend, unbiased(var, n), share)
   end
-  local y = normalise(x, mean, var, own)
+  local y = normalise(x, mean, var, true, own)
   return y
 end
 
@@ -409,7 +408,7 @@ local function batch(nd, low)
       local dims, n = batch_dims(x)
       x = trains(self, x, n, true)
       local mean, var = statistics(x, dims, n)
-      local y = normalise(x, mean, var, self)
+      local y = normalise(x, mean, var, true, self)
       return y
     end
     local old_mean = channels(self.running_mean, x):unsqueeze(1)
@@ -418,7 +417,7 @@ local function batch(nd, low)
     local on
     if tracing then on = mode:read() else on = mode:get() end
     if not tracing and not on then
-      local y = normalise(x, old_mean, old_var, self)
+      local y = normalise(x, old_mean, old_var, false, self)
       return y
     end
     local dims, n = batch_dims(x)
@@ -429,7 +428,7 @@ local function batch(nd, low)
       mean = limn.where(on, mean, old_mean)
       var = limn.where(on, var, old_var)
     end
-    local y = normalise(x, mean, var, self)
+    local y = normalise(x, mean, var, on, self)
     return y
   end
 
