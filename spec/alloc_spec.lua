@@ -36,8 +36,20 @@ describe("A failing allocation", function()
       end, limn.zeros(), y)
       return ys
     end, limn.ones(3, 4))
+    -- Whose gradient is taken: a scan, a branch and a scan in it.
+    local w = nn.Parameter(limn.randn(4, 4))
+    local lost = limn.trace(function(x)
+      local h, ys = limn.scan(function(h, r)
+        h = (limn.matmul(h, w) + r):tanh()
+        local y = limn.cond(h:sum():gt(0), function()
+          return (limn.map(function(v) return v:sin() * h:sum() end, h))
+        end, function() return h * r end)
+        return h, y
+      end, limn.zeros(2, 4), x)
+      return h:sum() + ys:sum()
+    end, limn.ones(3, 4))
     U.with_file(function(path)
-      limn.save(path, {step = step, infer = infer})
+      limn.save(path, {step = step, infer = infer, loss = lost, w = w})
       local text, ok = U.run(("LIMN_DEVICES=cpu %s %s 3 4"):format(program,
                                                                    path))
       assert.is_true(ok, text)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "limn.h"
+#include "model.h"
 
 typedef struct {
   long calls, fail_at; /* fail_at 0: never; from then on if `always` */
@@ -82,6 +82,26 @@ static int use(limn_model *m, const char *graph, float *out, int n) {
   return rc;
 }
 
+/* The gradient of graph "loss" by its first input and its cells. */
+static int differentiate(limn_model *m) {
+  limn_graph *g = limn_model_graph(m, "loss"), *copy;
+  limn_ref wrt[8] = {0};
+  limn_arg out[8];
+  int n = 1, rc = limn_graph_clone(g, &copy);
+  if (rc < 0) return rc;
+  wrt[0] = g->in[0].ref;
+  for (uint32_t i = 0; i < g->ncell && n < 8; i++) wrt[n++] = g->cell[i].ref;
+  rc = limn_gradient(copy, 1, copy->out[0], wrt, n, out);
+  for (int i = 0; i < n && rc >= 0; i++)
+    if (out[i].tag != LIMN_A_NONE) rc = limn_graph_add_out(copy, out[i]);
+  if (rc >= 0 && copy->nout != (uint32_t)n + 1) rc = -102;
+  copy->nin_tree = copy->nout_tree = copy->nstatic = 0;
+  if (rc >= 0) rc = limn_graph_compact(copy);
+  if (rc >= 0) rc = limn_graph_verify(copy);
+  limn_graph_release(copy);
+  return rc;
+}
+
 /* All of it; *h counts. Results to out. */
 static int pass(heap *h, float *out) {
   limn_options o = LIMN_OPTIONS;
@@ -95,6 +115,7 @@ static int pass(heap *h, float *out) {
   rc = limn_model_load(ctx, file, file_size, 0, &m);
   if (rc >= 0) rc = use(m, "step", out, 1);
   if (rc >= 0) rc = use(m, "infer", out + 1, 2 * rows);
+  if (rc >= 0) rc = differentiate(m);
   if (rc < 0) had_message = *limn_error(ctx) != 0;
   if (m) limn_model_release(m);
   limn_close(ctx);
