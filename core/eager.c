@@ -242,22 +242,24 @@ static void eager_seek(const limn_value *v, limn_device **tensor,
       *cell = k->rep[i].value->st->dev;
 }
 
-/* Where cells are to be read: they follow the tensors of the call, and else
- * the first of them. NULL: each where it is newest. */
-static limn_device *eager_device(const limn_value *a, int n) {
+/* Where cells are to be read: they follow the tensors of the call, what it
+ * asks for, and else the first of them. NULL: each where it is newest. */
+static limn_device *eager_device(const limn_value *a, int n,
+                                 limn_device *dev) {
   limn_device *tensor = NULL, *cell = NULL;
   for (int i = 0; i < n; i++) {
     eager_seek(&a[i], &tensor, &cell);
     for (int k = 0; a[i].tag == LIMN_A_LIST && k < a[i].n; k++)
       eager_seek(&a[i].list[k], &tensor, &cell);
   }
-  return tensor ? tensor : cell;
+  return tensor ? tensor : dev ? dev : cell;
 }
 
 /* Defaults, cells by their value, numbers' own dims normalised. */
-static int eager_args(eager_call *e, const limn_value *a, int n) {
+static int eager_args(eager_call *e, const limn_value *a, int n,
+                      limn_device *dev) {
   e->n = limn_op_params(e->op, e->p);
-  e->cells = eager_device(a, n);
+  e->cells = eager_device(a, n, dev);
   for (int i = 0; i < e->n; i++) {
     limn_value *v = &e->a[i];
     memset(v, 0, sizeof *v);
@@ -506,7 +508,7 @@ int limn_eager_apply(limn_context *c, int op, const limn_value *a, int n,
   memset(out, 0, sizeof *out);
   if ((op == OP_cat || op == OP_stack) && n > 0 && a[0].n > EAGER_INPUTS)
     return eager_many(c, op, a, n, dev, out);
-  LIMN_TRY(eager_args(&e, a, n));
+  LIMN_TRY(eager_args(&e, a, n, dev));
   LIMN_TRY(eager_lists(&e, copy, EAGER_INPUTS));
   if (row->row == LIMN_ROW_V) {
     rc = eager_view(&e, out);

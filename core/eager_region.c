@@ -16,33 +16,30 @@ typedef struct {
   uint32_t n;
 } region_call;
 
-static limn_tensor *region_newest(const limn_value *v) {
-  const limn_cell *k = v->tag == LIMN_X_CELL ? v->cell : NULL;
-  for (int i = 0; k && i < k->nrep; i++)
-    if (k->rep[i].value && k->rep[i].version == k->version)
-      return k->rep[i].value;
-  return v->tag == LIMN_X_TENSOR ? v->t : NULL;
+/* Where the first tensor is; 0-dim ones of the CPU are anywhere. */
+static void region_place(region_call *k) {
+  for (int l = 0; l < 3; l++)
+    for (int i = 0; i < k->list[l].n && !k->dev; i++) {
+      const limn_value *v = &k->list[l].list[i];
+      const limn_tensor *t = v->tag == LIMN_X_TENSOR ? v->t : NULL;
+      if (t && (t->v.ndim || !t->st->dev->ops->host)) k->dev = t->st->dev;
+    }
 }
 
-/* Cells follow the first tensor. */
+/* Cells follow it. */
 static int region_values(region_call *k) {
-  for (int pass = 0; pass < 2; pass++) {
-    uint32_t at = 0;
-    for (int l = 0; l < 3; l++)
-      for (int i = 0; i < k->list[l].n; i++, at++) {
-        const limn_value *v = &k->list[l].list[i];
-        limn_tensor *t = region_newest(v);
-        if (pass == 0) {
-          if (v->tag == LIMN_X_TENSOR && !k->dev) k->dev = t->st->dev;
-        } else if (v->tag == LIMN_X_CELL) {
-          LIMN_TRY(limn_cell_get(v->cell, k->dev, &k->in[at].t));
-        } else if (v->tag == LIMN_X_TENSOR) {
-          k->in[at].t = v->t;
-        } else {
-          return limn_fail(k->c, LIMN_EARG, "a scan goes over tensors");
-        }
-      }
-  }
+  uint32_t at = 0;
+  region_place(k);
+  for (int l = 0; l < 3; l++)
+    for (int i = 0; i < k->list[l].n; i++, at++) {
+      const limn_value *v = &k->list[l].list[i];
+      if (v->tag == LIMN_X_CELL)
+        LIMN_TRY(limn_cell_get(v->cell, k->dev, &k->in[at].t));
+      else if (v->tag == LIMN_X_TENSOR)
+        k->in[at].t = v->t;
+      else
+        return limn_fail(k->c, LIMN_EARG, "a scan goes over tensors");
+    }
   return 0;
 }
 

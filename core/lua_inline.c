@@ -1,6 +1,7 @@
 /* The results of a graph in their structure; and a graph called inside a trace
  * or a tape: its ops are applied one by one, and so are recorded. */
 #include "lua_core.h"
+#include "planner.h"
 
 /* -- Results -- */
 
@@ -187,6 +188,44 @@ static void inline_replay(inline_state *r, lua_State *L, limn_ref n) {
   lua_pop(L, 1);
 }
 
+/* A scan on a tape as one node, whose body gives what its gradient needs, too.
+ * False where its steps have to be recorded: a loop in it has no gradient
+ * otherwise, or a branch draws. */
+static bool inline_scan(inline_state *r, lua_State *L, limn_ref n) {
+  const limn_arg *a = limn_node_args(r->g, n);
+  limn_graph *f = limn_graph_region(r->g, a[3]), *wide;
+  limn_value list[3];
+  limn_tensor **t;
+  int rc;
+  for (uint32_t i = 0; f && i < f->nregion; i++)
+    if (limn_region_draws(f->region[i])) return false;
+  if (!f || limn_scan_widen(f, a[0].n, a[1].n, &wide) < 0) {
+    limn_error_clear(r->st->c);
+    return false;
+  }
+  luaL_checkstack(L, 8, "a scan");
+  limn_lua_push_graph(r->st, L, wide);
+  r->npool = 0;
+  for (int i = 0; i < 3; i++) list[i] = inline_arg(r, a[i]);
+  t = lua_newuserdata(L, (wide->nout + 1u) * sizeof *t);
+  lua_createtable(L, (int)wide->nout, 0);
+  for (uint32_t i = 0; i < wide->nout; i++) {
+    limn_lua_new_tensor(r->st, L);
+    lua_rawseti(L, -2, (int)i + 1);
+  }
+  rc = limn_eager_scan(r->st->c, wide, list, a[4].u.i != 0, t);
+  for (uint32_t i = 0; i < wide->nout && rc == 0; i++) {
+    lua_rawgeti(L, -1, (int)i + 1);
+    ((limn_handle *)lua_touserdata(L, -1))->t = t[i];
+    lua_pop(L, 1);
+  }
+  lua_rawseti(L, r->keep, (int)n);
+  lua_pop(L, 2);
+  limn_lua_check(r->st, L, rc);
+  r->of[n - 1].tag = LIMN_A_LIST;
+  return true;
+}
+
 static void inline_picked(inline_state *r, lua_State *L, limn_ref n) {
   const limn_arg *a = limn_node_args(r->g, n);
   lua_rawgeti(L, r->keep, (int)a[0].u.ref);
@@ -195,12 +234,15 @@ static void inline_picked(inline_state *r, lua_State *L, limn_ref n) {
   lua_pop(L, 2); /* the list keeps it */
 }
 
-/* Whether an op with these arguments has none to follow. */
+static bool inline_holds(const limn_value *v) {
+  if (v->tag == LIMN_A_LIST) return v->n && inline_holds(&v->list[0]);
+  return v->tag >= LIMN_X_TENSOR && v->tag != LIMN_X_CELL;
+}
+
+/* Whether an op with these arguments has no tensor to follow. */
 static bool inline_places(const limn_value *a, int n) {
   for (int i = 0; i < n; i++)
-    if (a[i].tag >= LIMN_X_TENSOR || (a[i].tag == LIMN_A_LIST && a[i].n &&
-                                      a[i].list[0].tag >= LIMN_X_TENSOR))
-      return false;
+    if (inline_holds(&a[i])) return false;
   return true;
 }
 
@@ -232,8 +274,9 @@ static void inline_node(inline_state *r, lua_State *L, limn_ref n,
       return;
     case OP_mode: inline_mode(r, L, index, out); return;
     case OP_custom: case OP_cond: case OP_while: case OP_scan: case OP_print:
-      if (r->st->c->trace->tape) inline_replay(r, L, n);
-      else inline_region(r, L, n);
+      if (!r->st->c->trace->tape) inline_region(r, L, n);
+      else if (nd->op != OP_scan || !inline_scan(r, L, n))
+        inline_replay(r, L, n);
       return;
     case OP_pick:
       if (!r->st->c->trace->tape) break;

@@ -240,6 +240,9 @@ int limn_tape_apply(limn_trace *t, int op, const limn_value *a, int n,
 int limn_eager_scan(limn_context *c, limn_graph *body, const limn_value *list,
                     bool reverse, limn_tensor **out);
 
+/* tape.c: whether a region draws numbers, itself or in its regions. */
+bool limn_region_draws(const limn_graph *f);
+
 /* plan.c */
 int64_t limn_saturate(double f); /* NaN is 0 */
 int limn_plan_find(limn_graph *g, limn_device *dev, const limn_run_arg *in,

@@ -227,15 +227,15 @@ static void key_region(limn_str *key, const limn_graph *f) {
   for (uint32_t i = 0; i < f->nregion; i++) key_region(key, f->region[i]);
 }
 
-/* Whether a region draws numbers, which would not be those of the forward
- * pass: that took its draws before. */
-static bool region_draws(const limn_graph *f) {
+/* Such numbers would not be those of the forward pass, which took its draws
+ * before. */
+bool limn_region_draws(const limn_graph *f) {
   for (limn_ref r = 1; r <= f->nnode; r++) {
     int op = limn_graph_node(f, r)->op;
     if (limn_op_random(op) && limn_op_body(op) < 0) return true;
   }
   for (uint32_t i = 0; i < f->nregion; i++)
-    if (region_draws(f->region[i])) return true;
+    if (limn_region_draws(f->region[i])) return true;
   return false;
 }
 
@@ -244,7 +244,7 @@ static int backward_region(backward *b, int op, limn_arg *a) {
   uint32_t at;
   if (!region)
     return limn_fail(b->c, LIMN_EFORMAT, "a region node without its region");
-  if (op == OP_scan && region_draws(region))
+  if (op == OP_scan && limn_region_draws(region))
     return limn_hint(b->c,
                      limn_fail(b->c, LIMN_ETRACE,
                                "the gradient of random numbers in a branch "

@@ -355,6 +355,57 @@ describe("Recurrent layers", function()
     end)
   end)
 
+  it("compute in float16 and bfloat16, with weights of any float dtype",
+     function()
+    for _, kind in ipairs(kinds) do
+      local layer = nn[kind](3, 4)
+      local x = limn.randn(5, 2, 3)
+      local want = layer(x)
+      for _, dtype in ipairs {"float16", "bfloat16"} do
+        local half = nn[kind](3, 4, {dtype = dtype})
+        half:load_state_dict(layer:state_dict())
+        local g = limn.trace(half, x:to(dtype))
+        U.each_device(function(dev)
+          local h = x:to(dtype):to(dev)
+          local y, z = half(h), g(h)
+          assert.are.equal(dtype, y.dtype)
+          assert.are.equal(dtype, z.dtype)
+          U.close(y, want, 0.03, 1)
+          U.close(z, y, 0.02, 1)
+          y = layer(h) -- float32 weights
+          assert.are.equal("float32", y.dtype)
+          U.close(y, want, 0.03, 1)
+        end)
+      end
+    end
+  end)
+
+  it("of a graph are differentiated in eager code, too", function()
+    local layer = nn.LSTM(3, 4, {num_layers = 2, dtype = "float64"})
+    local x = limn.randn({5, 2, 3}, {dtype = "float64"})
+    local g = limn.trace(layer, x)
+    local function grad(f, v)
+      return (limn.grad(function(u)
+        local y = f(u)
+        return U.weigh(y)
+      end)(v))
+    end
+    local want = grad(layer, x)
+    U.each_device(function(dev)
+      U.close(grad(g, x:to(dev)), want, 1e-11, "max", dev)
+    end)
+    limn.manual_seed(3) -- and what they drop out
+    local drop = nn.GRU(3, 8, {num_layers = 2, dropout = 0.5})
+    local h = limn.trace(drop, limn.randn(5, 2, 3))
+    U.each_device(function(dev)
+      local v = limn.randn(5, 2, 3)
+      limn.manual_seed(4)
+      local a = grad(drop, v)
+      limn.manual_seed(4)
+      U.close(grad(h, v:to(dev)), a, 1e-5, "max", dev)
+    end)
+  end)
+
   it("are saved, loaded and trained on elsewhere", function()
     local Net = nn.Module:extend "Net"
     function Net:init()
