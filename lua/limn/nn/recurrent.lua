@@ -210,9 +210,16 @@ local function read_state(who, kind, state, rank, want)
   return s
 end
 
+--- nn.lstm(x, {weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, state,
+-- reverse = false}): the results and the last state of one layer in one
+-- direction. x is [steps, rows, in], weight_ih [4 * width, in], weight_hh
+-- [4 * width, width], the state a list {h, c} of [rows, width] (zeros). The
+-- gates are in PyTorch's order; weight_hr projects the results.
+--- nn.gru(x, {weight_ih, weight_hh, bias_ih, bias_hh, state, reverse = false}):
+-- the same of a GRU, with 3 gates; the state is h alone.
+--- nn.rnn(x, {weight_ih, weight_hh, bias_ih, bias_hh, state, reverse = false,
+-- nonlinearity = "tanh"}): the same of a plain recurrent layer (or "relu").
 local function functional(name, kind_of)
-  -- lstm(x, {weight_ih, weight_hh, bias_ih, bias_hh, state, reverse}): x is
-  -- [steps, rows, in]; gives the results and the last state.
   M[name] = function(x, options)
     local o = read_options(options, {"weight_ih", "weight_hh", "bias_ih",
       "bias_hh", "weight_hr", "state", "reverse", "nonlinearity"}, name)
@@ -391,10 +398,19 @@ local function agree(self, state, x, single)
   end
 end
 
--- layer(x [, state]) gives the results of the last layer and the last states.
--- x is [steps, rows, input_size] ([rows, steps, input_size] with batch_first),
--- or without rows; a state is [layers * directions, rows, hidden_size] (LSTM:
--- a list {h, c} of two), zeros where none is given.
+--- nn.LSTM(input_size, hidden_size [, {num_layers = 1, bias = true,
+-- batch_first = false, dropout = 0, bidirectional = false, proj_size = 0,
+-- dtype}]): layer(x [, state]) gives the results of the last layer [steps,
+-- rows, hidden_size] and the last states. x is [steps, rows, input_size]
+-- ([rows, steps, input_size] with batch_first), or without rows; a state is a
+-- list {h, c} of [layers * directions, rows, hidden_size], zeros where none is
+-- given. Parameters have PyTorch's names: weight_ih_l0, weight_hh_l0_reverse...
+--- nn.GRU(input_size, hidden_size [, {num_layers = 1, bias = true,
+-- batch_first = false, dropout = 0, bidirectional = false, dtype}]): the same
+-- of a GRU; its state is h alone.
+--- nn.RNN(input_size, hidden_size [, {num_layers = 1, bias = true,
+-- nonlinearity = "tanh", batch_first = false, dropout = 0, bidirectional =
+-- false, dtype}]): the same of a plain recurrent layer.
 local function forward(self, x, state)
   local first = self.batch_first
   local what = first and "rows, steps" or "steps, rows"
@@ -445,9 +461,14 @@ end
 
 -- -- Cells -------------------------------------------------------------------
 
--- cell(x [, state]) gives the next state: h, for an LSTMCell h and c. x is
--- [rows, input_size] or [input_size], a state [rows, hidden_size] (LSTMCell: a
--- list {h, c}), zeros where none is given.
+--- nn.LSTMCell(input_size, hidden_size [, {bias = true, dtype}]): one step of
+-- an LSTM: cell(x [, {h, c}]) gives the next h and c. x is [rows, input_size]
+-- or [input_size]; the state is zeros where none is given.
+--- nn.GRUCell(input_size, hidden_size [, {bias = true, dtype}]): one step of a
+-- GRU: cell(x [, h]) gives the next h.
+--- nn.RNNCell(input_size, hidden_size [, {bias = true, nonlinearity = "tanh",
+-- dtype}]): one step of a plain recurrent layer: cell(x [, h]) gives the next
+-- h.
 local function cell_forward(self, x, state)
   check.fits(self, x, 1, 2, -1, self.input_size,
              ("[rows, %d]"):format(self.input_size))
