@@ -44,12 +44,22 @@ static bool rewrite_is_composite(rewriter *w, int op) {
   return op == OP_custom || rewrite_expands(w, limn_op_get(op), op);
 }
 
-/* The draws of what is inlined next are those of node r's region. */
-static int rewrite_draws(rewriter *w, limn_ref r, const limn_graph *region) {
+/* The draws of what is inlined next are those of node r's region, from *first
+ * on. A gradient that runs a region again has the draw of the first run, and
+ * so the same numbers. */
+static int rewrite_draws(rewriter *w, limn_ref r, const limn_graph *region,
+                         uint32_t *first) {
   limn_graph *t = w->to;
   const limn_node *n = limn_graph_node(w->from, r);
   limn_arg draw = limn_node_args(w->from, r)[n->nargs - 1];
+  *first = t->draws;
   if (region->draws == 0) return 0;
+  for (uint32_t i = 0; i < t->ninlined; i++) {
+    if (t->inlined[i].parent != draw.u.i || t->inlined[i].n != region->draws)
+      continue;
+    *first = t->inlined[i].first;
+    return 0;
+  }
   LIMN_TRY(limn_grow(t->c, &t->inlined, &t->inlined_cap, t->ninlined + 1,
                      sizeof *t->inlined));
   t->inlined[t->ninlined++] =
@@ -64,9 +74,12 @@ static int rewrite_inline(rewriter *w, limn_ref r, limn_arg i, limn_arg xs) {
   size_t n = region->nout + 1u, nx = xs.n + 1u;
   limn_arg *out = limn_alloc(c, n * sizeof *out);
   limn_arg *x = limn_alloc(c, nx * sizeof *x); /* the pool moves as it grows */
-  int rc = out && x ? rewrite_draws(w, r, region) : LIMN_EMEM;
+  uint32_t draws = w->to->draws, first = 0;
+  int rc = out && x ? rewrite_draws(w, r, region, &first) : LIMN_EMEM;
   if (rc == 0 && xs.n) memcpy(x, w->to->args + xs.u.at, xs.n * sizeof *x);
+  w->to->draws = first;
   if (rc == 0) rc = limn_graph_inline(w->to, region, x, out);
+  w->to->draws = LIMN_MAX(w->to->draws, draws);
   if (rc == 0) w->map[r - 1] = n > 1 ? out[0] : limn_none();
   w->picks[r - 1] = out;
   w->npicks[r - 1] = (uint32_t)n;

@@ -47,18 +47,10 @@ function Dropout:init(p)
   self.p = probability(p or 0.5)
 end
 
--- One graph serves both modes: the mode chooses at plan time.
 function Dropout:forward(x)
-  local mode = self:mode()
-  if core.tracing() then
-    local y = limn.where(mode:read(), drop(x, self.p), x)
-    return y
-  elseif mode:get() then
-    local y = drop(x, self.p)
-    return y
-  end
-  limn.rand(0) -- take the draw that a trace takes, so that words stay equal
-  return x
+  local p = self.p
+  local y = self:when_training(function(v) return (drop(v, p)) end, x)
+  return y
 end
 
 function Dropout:describe() return tostring(self.p) end
@@ -89,16 +81,10 @@ local function channel_layer(nd)
   function Class:forward(x)
     check.fits(self, x, nd + 2, nd + 2, nil, nil, "[rows, channels"
                .. (", position"):rep(nd) .. "]")
-    local mode = self:mode()
-    local y
-    if core.tracing() then
-      y = limn.where(mode:read(), drop_channels(x, self.p), x)
-    elseif mode:get() then
-      y = drop_channels(x, self.p)
-    else
-      limn.rand(0)
-      y = x
-    end
+    local p = self.p
+    local y = self:when_training(function(v)
+      return (drop_channels(v, p))
+    end, x)
     return y
   end
   M[name] = Class

@@ -243,23 +243,19 @@ function Module:to()
             "move the arguments: net(x:to(device))")
 end
 
+local function same(x) return x end
+
 --- Module:when_training(f, x): f(x) in training, x itself otherwise; a trace
--- records both.
+-- records both, and a plan keeps the one of its mode.
 function Module:when_training(f, x)
   local mode = Module.mode(self)
+  local y
   if core.tracing() then
-    local y = f(x)
-    if core.type(y) == "tensor" and y:dim() ~= x:dim() then
-      core.fail(("when_training: f gives %d dims for an argument of %d; one "
-                 .. "graph holds both"):format(y:dim(), x:dim()))
-    end
-    local z = limn.where(mode:read(), y, x)
-    return z
-  elseif mode:get() then
-    local y = f(x)
-    return y
+    y = limn.cond(mode:read(), f, same, x)
+  else -- as a cond in a graph does, it takes one draw in either mode
+    y = core.region_run(mode:get() and f or same, x)
   end
-  return x
+  return y
 end
 
 -- -- State -----------------------------------------------------------------
