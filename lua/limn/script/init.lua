@@ -15,7 +15,7 @@ for _, part in ipairs {"conditions", "branches", "loops"} do
 end
 
 local scripted = setmetatable({}, {__mode = "k"}) -- by the function they give
-local cache = setmetatable({}, {__mode = "k"}) -- by the function they replace
+local cache = setmetatable({}, {__mode = "kv"}) -- by the function they replace
 
 -- A table for the code of one function: its sites, and the runtime.
 local function bind(sites)
@@ -75,7 +75,7 @@ local function users(f) -- a Lua function that is not limn's own
   return info.what ~= "C" and info.source:sub(1, #prefix) ~= prefix
 end
 
-local twins = setmetatable({}, {__mode = "k"}) -- by class
+local twins = setmetatable({}, {__mode = "kv"}) -- by class
 
 -- A class like this one whose methods are scripted; `init` stays as it is.
 local function twin_of(class)
