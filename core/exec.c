@@ -75,13 +75,16 @@ static int exec_names(limn_graph *g, const limn_run_arg *in) {
         for (int k = 0; !g->in[j].number && k < (j < i ? in[j].t->v.ndim : d);
              k++)
           if (g->in[j].dim[k] == name && in[j].t->v.d[k] != in[i].t->v.d[d])
-            return limn_fail(
-                g->c, LIMN_ESHAPE,
-                "size %s is %lld in %s (dim %d) but %lld in %s (dim %d)",
-                limn_graph_text(g, name), (long long)in[j].t->v.d[k],
-                limn_graph_text(g, g->in[j].name), k + 1,
-                (long long)in[i].t->v.d[d],
-                limn_graph_text(g, g->in[i].name), d + 1);
+            return limn_hint(
+                g->c,
+                limn_fail(
+                    g->c, LIMN_ESHAPE,
+                    "size %s is %lld in %s (dim %d) but %lld in %s (dim %d)",
+                    limn_graph_text(g, name), (long long)in[j].t->v.d[k],
+                    limn_graph_text(g, g->in[j].name), k + 1,
+                    (long long)in[i].t->v.d[d],
+                    limn_graph_text(g, g->in[i].name), d + 1),
+                "sizes of one name are equal in every run");
     }
   return 0;
 }

@@ -456,6 +456,8 @@ int limn_trace_end(limn_trace *t, limn_graph **out);
 void limn_trace_abort(limn_trace *t); /* after an error; pops it */
 /* Tape: remember that node r has this value (retained). */
 int limn_trace_value(limn_trace *t, limn_ref r, limn_tensor *value);
+/* Fails: a value of an ended trace (or NULL) is used. */
+int limn_trace_stale(limn_context *c, const limn_trace *t, limn_ref r);
 /* "net.lua:14" of node r of an ended trace, or "". */
 const char *limn_trace_old_line(const limn_trace *t, limn_ref r);
 void limn_trace_retain(limn_trace *t);

@@ -30,11 +30,8 @@ static int args_stale(limn_lua *st, lua_State *L, const limn_handle *h) {
     return limn_lua_fail(st, L, "return it from the function, assign it to a "
                          "cell, or give it to limn.keep",
                          "this tensor was freed by limn.scope");
-  const char *line = h->trace ? limn_trace_old_line(h->trace, h->ref) : "";
-  return limn_lua_fail(
-      st, L, "return it from the traced function instead of keeping it",
-      "this value was made%s%s while tracing %s, which has ended",
-      *line ? " at " : "", line, h->trace ? h->trace->what : "a function");
+  limn_lua_check(st, L, limn_trace_stale(st->c, h->trace, h->ref));
+  return 0;
 }
 
 /* The name of the upvalue of the function on the top that is p, or NULL. */
@@ -447,8 +444,8 @@ static void args_device(limn_lua *st, lua_State *L, int i, const char *who,
     if (limn_lua_tracing(st))
       limn_lua_fail(st, L, "write x.device for the device where this runs; "
                     "with no device given the run decides",
-                    "%s: the device '%s' would be written into the trace", who,
-                    name);
+                    "%s: the device '%s' would be written into the graph, "
+                    "which is to run on any", who, name);
     limn_lua_check(st, L, limn_device_find(st->c, name, &p->dev));
     return;
   }

@@ -22,8 +22,9 @@ static int cell_new(lua_State *L) {
   limn_cell **p;
   char got[300];
   if (limn_lua_tracing(st))
-    return limn_lua_fail(st, L, "make it before the trace",
-                         "a %s cannot be made inside a trace",
+    return limn_lua_fail(st, L,
+                         "make it before, in the module's init for instance",
+                         "a %s cannot be made while a trace records",
                          kind == LIMN_CELL_PARAM ? "parameter" : "cell");
   if (!limn_lua_to(st, L, 2, LIMN_U_TENSOR) &&
       !limn_lua_to(st, L, 2, LIMN_U_CELL))

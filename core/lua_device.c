@@ -63,8 +63,9 @@ static int device_seed(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   double n = luaL_checknumber(L, 1);
   if (limn_lua_tracing(st))
-    return limn_lua_fail(st, L, "seed before the trace", "seeding cannot be "
-                         "traced");
+    return limn_lua_fail(st, L, "seed before the trace, or before a run",
+                         "random numbers cannot be seeded while a trace "
+                         "records");
   limn_seed_set(st->c, (uint64_t)(int64_t)n);
   return 0;
 }

@@ -130,8 +130,8 @@ static int dim_compare(lua_State *L) {
     return limn_lua_fail(st, L, NULL, "a size is compared with %s",
                          luaL_typename(L, lua_isnil(L, 1) ? 1 : 2));
   if (dim_kind(&v[0]) == LIMN_V_DEVICE || dim_kind(&v[1]) == LIMN_V_DEVICE)
-    return limn_lua_fail(st, L, "write code that suits every device, or pass a "
-                         "flag as an argument",
+    return limn_lua_fail(st, L, "limn.by_device {cpu = f, gpu = g} records "
+                         "code for both",
                          "the device of a trace cannot be compared: it is "
                          "known when the graph runs");
   if (!t)

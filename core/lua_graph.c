@@ -44,11 +44,18 @@ static void graph_misfit(graph_call *k, lua_State *L, const char *hint,
   if (!k->soft) limn_lua_fail(k->st, L, hint, "%s", k->why);
 }
 
+/* " of NAME" for a graph with a name, else "". */
+static const char *graph_of(const limn_graph *g, char buf[100]) {
+  bool named = *g->name && strcmp(g->name, "function");
+  snprintf(buf, 100, "%s%.90s", named ? " of " : "", named ? g->name : "");
+  return buf;
+}
+
 static void graph_tensor_arg(graph_call *k, lua_State *L, int i,
                              uint32_t input) {
   limn_graph *g = k->u->g;
   limn_handle *h = limn_lua_to(k->st, L, i, LIMN_U_TENSOR);
-  char got[300];
+  char got[300], name[100];
   limn_value v;
   limn_tensor *t;
   if (h && h->t) {
@@ -59,9 +66,8 @@ static void graph_tensor_arg(graph_call *k, lua_State *L, int i,
     k->in[input].t = t;
   } else if (!h || !k->value) {
     if (h) limn_lua_value(k->st, L, i, &v); /* raises: stale */
-    graph_misfit(k, L, NULL, "argument %s of %s must be a tensor, not %s",
-                 limn_graph_text(g, g->in[input].name),
-                 *g->name ? g->name : "the graph",
+    graph_misfit(k, L, NULL, "argument %s%s must be a tensor, not %s",
+                 limn_graph_text(g, g->in[input].name), graph_of(g, name),
                  limn_lua_what(k->st, L, i, got, sizeof got));
     return;
   }
@@ -71,7 +77,7 @@ static void graph_tensor_arg(graph_call *k, lua_State *L, int i,
 static void graph_number_arg(graph_call *k, lua_State *L, int i,
                              uint32_t input) {
   limn_graph *g = k->u->g;
-  char got[300];
+  char got[300], name[100];
   int kind = limn_graph_node(g, g->in[input].ref)->kind;
   limn_value v;
   if (lua_type(L, i) == LUA_TNUMBER) {
@@ -96,8 +102,8 @@ static void graph_number_arg(graph_call *k, lua_State *L, int i,
     lua_pop(L, 2);
     return;
   }
-  graph_misfit(k, L, NULL, "argument %s of %s must be a number, not %s",
-               limn_graph_text(g, g->in[input].name), g->name,
+  graph_misfit(k, L, NULL, "argument %s%s must be a number, not %s",
+               limn_graph_text(g, g->in[input].name), graph_of(g, name),
                limn_lua_what(k->st, L, i, got, sizeof got));
 }
 
@@ -142,7 +148,8 @@ static void graph_leaf(graph_call *k, lua_State *L, int i) {
   limn_graph *g = k->u->g;
   uint32_t leaf = k->leaf++;
   const limn_arg *a = &g->statics[leaf];
-  char was[100], got[300];
+  const char *quote = a->tag == LIMN_A_STR ? "'" : "";
+  char was[100], got[300], name[100];
   if (a->tag == LIMN_A_REF) {
     uint32_t input = k->next++;
     if (g->in[input].number) graph_number_arg(k, L, i, input);
@@ -151,11 +158,13 @@ static void graph_leaf(graph_call *k, lua_State *L, int i) {
   }
   if (graph_same_static(k, L, i, a, leaf)) return;
   limn_arg_text(g, *a, was, sizeof was);
-  graph_misfit(k, L, "limn.number(v) as the example makes a number an input; "
-               "limn.jit traces again for each value",
-               "argument %d of %s was %s in the trace and is %s here", k->arg,
-               *g->name ? g->name : "the graph",
-               a->tag == LIMN_A_NONE ? "nil or another object" : was,
+  graph_misfit(k, L, a->tag == LIMN_A_STR || lua_type(L, i) != LUA_TNUMBER
+               ? "limn.jit traces again for each value"
+               : "limn.number(v) as the example makes a number an input; "
+                 "limn.jit traces again for each value",
+               "argument %d%s was %s%s%s in the trace and is %s here", k->arg,
+               graph_of(g, name), quote,
+               a->tag == LIMN_A_NONE ? "nil or another object" : was, quote,
                limn_lua_what(k->st, L, i, got, sizeof got));
 }
 

@@ -34,9 +34,10 @@ limn_tensor *limn_lua_eager(limn_lua *st, lua_State *L, int i,
   limn_tensor *t;
   limn_lua_operand(st, L, i, who, "the argument", &v);
   if (v.tag == LIMN_X_TRACED || limn_lua_tracing(st))
-    limn_lua_fail(st, L, "a trace has no values: use limn.where(...) to "
-                  "choose, limn.print(x) to look, or return it",
-                  "%s cannot read elements while tracing", who);
+    limn_lua_fail(st, L, "limn.script(f) lets `if` and loops depend on values; "
+                  "limn.print(x) shows them in each run",
+                  "%s would read a value, but a trace has none: it records "
+                  "what each run will compute", who);
   if (v.tag == LIMN_X_TENSOR) return v.t;
   limn_lua_check(st, L, limn_cell_get(v.cell, NULL, &t));
   return t;
@@ -464,7 +465,9 @@ static int tensor_compare(lua_State *L) {
       {"==", "eq"}, {"<", "lt"}, {"<=", "le"}};
   int k = 0;
   while (k < 2 && strcmp(names[k][0], op)) k++;
-  return limn_lua_fail(st, L, "x:item() gives a number to decide on",
+  return limn_lua_fail(st, L, limn_lua_tracing(st)
+                       ? "limn.script(f) lets an `if` depend on values"
+                       : "x:item() gives a number to decide on",
                        "%s between tensors has no single answer: write "
                        "x:%s(y) for a tensor of answers", op, names[k][1]);
 }

@@ -331,6 +331,15 @@ static int trace_of(lua_State *L) {
   return 1;
 }
 
+/* is_own(v): v is a tensor of the innermost trace, made while it records */
+static int trace_is_own(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_handle *h = limn_lua_to(st, L, 1, LIMN_U_TENSOR);
+  lua_pushboolean(L, h && h->trace && h->trace == st->c->trace &&
+                         !(h->flags & LIMN_H_ARG));
+  return 1;
+}
+
 /* hint_of(tensor): dtype and sizes of the example's value */
 static int trace_hint_of(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
@@ -362,6 +371,7 @@ static const luaL_Reg trace_functions[] = {
     {"hint_of", trace_hint_of},         {"trace_modules", trace_modules},
     {"trace_end", trace_end},           {"tracing", trace_tracing},
     {"recording", trace_recording},     {"of_trace", trace_of},
+    {"is_own", trace_is_own},
     {NULL, NULL}};
 
 void limn_lua_open_trace(limn_lua *st, lua_State *L) {

@@ -19,8 +19,10 @@ int limn_trace_begin(limn_context *c, const char *name, bool tape, bool region,
   *out = NULL;
   for (t = c->trace; region && t && t->region; t = t->outer) depth++;
   if (depth >= TRACE_NESTED)
-    return limn_fail(c, LIMN_ETRACE, "control flow is nested more than %d "
-                     "deep", TRACE_NESTED);
+    return limn_hint(c, limn_fail(c, LIMN_ETRACE, "control flow is nested more "
+                                  "than %d deep", TRACE_NESTED),
+                     "a function that calls itself under a condition on values "
+                     "never ends here; use a loop");
   t = limn_alloc(c, sizeof *t);
   if (!t) return LIMN_EMEM;
   t->refs = 2; /* the caller's and the context's */
@@ -255,8 +257,9 @@ static int trace_const(limn_trace *t, const limn_value *v, limn_arg *out) {
   if (t->strict && !t->tape)
     return limn_hint(
         t->c, limn_fail(t->c, LIMN_ETRACE,
-                        "a tensor from outside is captured, which strict "
-                        "does not allow"),
+                        "%s%s%s comes from outside the function, which "
+                        "strict does not allow", v->name ? "the tensor '" : "",
+                        v->name ? v->name : "a tensor", v->name ? "'" : ""),
         "pass it as an argument, or make it an nn.Parameter or nn.Buffer");
   snprintf(name, sizeof name, "c%u", before + 1);
   LIMN_TRY(limn_graph_add_const(t->g, v->t, v->name ? v->name : name, &index));
@@ -358,13 +361,14 @@ int limn_trace_mode(limn_trace *t, limn_mode *m, const char *name,
   return limn_trace_op(t, OP_mode, &a, 1, out);
 }
 
-static int trace_stale(limn_trace *t, const limn_value *v) {
-  const char *line = limn_trace_old_line(v->trace, v->ref);
+int limn_trace_stale(limn_context *c, const limn_trace *t, limn_ref r) {
+  const char *line = t ? limn_trace_old_line(t, r) : "";
+  bool named = t && strcmp(t->what, "function");
   return limn_hint(
-      t->c,
-      limn_fail(t->c, LIMN_ETRACE,
-                "this value was made%s%s while tracing %s, which has ended",
-                *line ? " at " : "", line, v->trace->what),
+      c, limn_fail(c, LIMN_ETRACE,
+                   "this value was made%s%s while %s%s was traced, and that is "
+                   "over", *line ? " at " : "", line,
+                   named ? "" : "a function", named ? t->what : ""),
       "return it from the traced function instead of keeping it");
 }
 
@@ -404,7 +408,7 @@ int limn_trace_arg(limn_trace *t, const limn_value *v, limn_arg *out) {
     case LIMN_A_STR: return limn_graph_str_arg(t->g, v->s, out);
     case LIMN_A_LIST: return trace_list(t, v, out);
     case LIMN_X_TRACED:
-      if (v->trace->ended) return trace_stale(t, v);
+      if (v->trace->ended) return limn_trace_stale(t->c, v->trace, v->ref);
       if (v->trace == t) {
         *out = limn_aref(v->ref);
         return 0;
@@ -465,12 +469,12 @@ static int trace_check_tests(limn_trace *t) {
     rc = limn_hint(
         t->c,
         limn_fail(t->c, LIMN_ETRACE,
-                  "%s%s%s: the result of this comparison is not used; if it "
-                  "decided a branch, the branch would be frozen",
+                  "%s%s%s: nothing uses the result of this comparison; an "
+                  "`if` on it would take the same branch in every run",
                   limn_graph_text(g, nd->line), nd->line ? ": " : "",
                   limn_op_get(nd->op)->name),
-        "use limn.where(...) on values; `if` works on sizes, numbers and "
-        "modes only");
+        "limn.script(f) records both branches; limn.where(c, a, b) chooses "
+        "between two values");
   }
   limn_free(t->c, used, n);
   return rc;

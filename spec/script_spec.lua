@@ -85,6 +85,25 @@ describe("limn.script: if", function()
     end, line)
   end)
 
+  it("assigns to elements of a copy that a branch makes", function()
+    local f = limn.script(function(x)
+      local y = x * 2
+      if x:sum() > 0 then
+        y = y:clone()
+        y[1] = 0
+        y[{{2, 3}}] = x[{{2, 3}}]
+      end
+      return y
+    end)
+    local g = limn.trace(f, limn.ones(3))
+    U.each_device(function(dev)
+      for _, v in ipairs {{1, 2, 3}, {-1, -2, -3}} do
+        local x = limn.tensor(v):to(dev)
+        U.close(g(x), f(x))
+      end
+    end)
+  end)
+
   it("keeps a value that is the same on both paths as it is", function()
     local f = limn.script(function(x)
       local name, n

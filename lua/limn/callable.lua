@@ -4,7 +4,9 @@ local core = require "limn.core"
 
 local M = {}
 
-function M.noun(v) return v == nil and "nil" or "a " .. type(v) end
+function M.noun(v)
+  return v == nil and "nil" or "a " .. (core.type(v) or type(v))
+end
 
 function M.plain(v) return type(v) == "table" and getmetatable(v) == nil end
 

@@ -128,8 +128,9 @@ end
 local function align(a, b, out, path)
   if is_tensor(a) and is_tensor(b) then
     if a:dim() ~= b:dim() then
-      fail(("%s has %d dims in one branch and %d in the other"):format(path,
-        a:dim(), b:dim()))
+      fail(("%s has %d dim%s in one branch and %d in the other"):format(path,
+        a:dim(), a:dim() == 1 and "" or "s", b:dim()),
+        "both branches must give as many dims; :reshape changes them")
     end
     out.n = out.n + 1
     out.a[out.n], out.b[out.n], out.dtype[out.n] = a, b, false

@@ -195,7 +195,9 @@ local function build(t, who)
         'limn.save("net.limn", {infer = infer, net = net})')
     end
   end
-  if core.tracing() then fail "saving cannot be traced" end
+  if core.tracing() then
+    fail("a file cannot be saved while a trace records", "save after the trace")
+  end
   local s = sort_out(t)
   local m = core.model_new()
   -- One root: no prefix. Several: the key of each is its prefix.
@@ -319,7 +321,10 @@ function Model.save(m, path, options)
 end
 
 local function open(text, is_bytes)
-  if core.tracing() then fail "loading cannot be traced" end
+  if core.tracing() then
+    fail("a file cannot be loaded while a trace records",
+      "load before: a loaded graph can be called in the trace")
+  end
   local handle = core.model_load(text, is_bytes)
   local parts = core.model_parts(handle)
   parts.handle = handle

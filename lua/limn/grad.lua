@@ -74,8 +74,9 @@ local function check_loss(loss)
       .. " where the loss is wanted", "return a 0-dim tensor first")
   end
   if loss:dim() ~= 0 then
-    fail(("the loss has %d dims; a gradient needs one number"):format(
-      loss:dim()), "use :mean() or :sum()")
+    local n = loss:dim()
+    fail(("the loss has %d dim%s; a gradient needs one number"):format(n,
+      n == 1 and "" or "s"), "use :mean() or :sum()")
   end
 end
 

@@ -183,8 +183,7 @@ limn.unbind = methods.unbind
 function methods.rows(x)
   if core.of_trace(x) then
     fail("a trace cannot walk over rows: their number differs between runs",
-      "use ops on the whole tensor; a loop to limn.value(x:size(1)) binds the "
-        .. "graph to this size")
+      "limn.map(f, x) calls f for every row of a run")
   end
   local n, i = x:size(1), 0
   return function()

@@ -171,7 +171,10 @@ local function patch_globals()
     "limn.rand(...) gives new numbers on each run")
   os.time = refuse("os.time", "pass the time in with limn.number")
   os.clock = refuse("os.clock", "pass the time in with limn.number")
-  coroutine.yield = refuse("coroutine.yield", "yield outside the trace")
+  coroutine.yield = function()
+    fail("a traced function cannot yield: it runs once, to be recorded",
+      "yield outside the trace")
+  end
   return function()
     tonumber = old_tonumber
     math.random, os.time, os.clock = old_random, old_time, old_clock
@@ -180,20 +183,27 @@ local function patch_globals()
 end
 -- luacheck: pop
 
+local compared = "Lua cannot compare a tensor with a number"
+local compare_hint = "limn.script(f) makes such comparisons part of the graph; "
+  .. "else write x:gt(0), x:lt(0), ..."
+local sizes = "a size of the trace is no plain number"
+
+-- {pattern, what it means, hint [, the functions with a twin in limn]}
 local advice = {
   {"'for' %a+ [%a ]*must be a number",
-    "a loop over a size of the trace would be unrolled for the example",
-    "use ops on the whole tensor; limn.value(n) binds the graph "
-      .. "to this size"},
-  {"number expected, got cdata",
-    "a size of the trace is no plain number",
-    "limn.floor ceil sqrt min max abs log exp work on sizes; limn.value(n) "
-      .. "takes the number and binds the graph to it"},
-  {"in table for 'concat'", "a size of the trace is no plain number",
+    "a size of the trace is none, it differs from run to run",
+    "limn.script(f) makes it a loop of the graph; limn.value(n) binds the "
+      .. "graph to this size"},
+  {"attempt to compare number with userdata", compared, compare_hint},
+  {"attempt to compare userdata with number", compared, compare_hint},
+  {"to '(%a+)' %(number expected, got cdata", sizes, "limn.%s works on sizes",
+    {floor = true, ceil = true, sqrt = true, min = true, max = true,
+      abs = true, log = true, exp = true}},
+  {"in table for 'concat'", sizes,
     "n .. \"\" makes its text; limn.value(n) takes the number"},
-  {"got cdata", "a size of the trace is no plain number",
+  {"got cdata", sizes,
     "limn.value(n) takes the number and binds the graph to it"},
-  {"cannot convert 'struct", "a size of the trace is no plain number",
+  {"cannot convert 'struct", sizes,
     "limn.value(n) takes the number and binds the graph to it"},
   {"'struct %d+'", "a size of the trace cannot be used like this",
     "limn.value(n) takes the number and binds the graph to it"},
@@ -210,8 +220,10 @@ local function translate(msg, f)
     if rest then msg = place(f) .. ": " .. rest end
   end
   for _, a in ipairs(advice) do
-    if msg:find(a[1]) then
-      return (core.located(msg)) .. ": " .. a[2] .. "\nhint: " .. a[3]
+    local name = msg:match(a[1])
+    if name and (not a[4] or a[4][name]) then
+      return (core.located(msg)) .. ": " .. a[2] .. "\nhint: "
+        .. (a[4] and a[3]:format(name) or a[3])
     end
   end
   return msg

@@ -221,36 +221,38 @@ local function traced(...)
   return false
 end
 
+local inside = "inside an `if` or loop that depends on values of a run"
+
 -- Before an assignment to a variable from outside the function.
 function M.outer(site, ...)
   if not traced(...) then return end
-  fail(("'%s' is %s, and is assigned where only a run decides whether that "
-    .. "happens"):format(site.name, site.what == "global" and "a global"
-    or "a variable from outside the function"),
-    "assign to a local variable and return it, or let a cell keep it")
+  fail(("'%s' is set %s, and it is %s"):format(site.name, inside,
+    site.what == "global" and "a global" or "a variable of another function"),
+    "set a local variable and return it; a cell (nn.Buffer) keeps a value "
+      .. "between runs")
 end
 
 -- Before error(...).
 function M.raise(_, ...)
   if not traced(...) then return end
-  fail("error(...) stands where only a run decides whether it is reached, and "
-    .. "a graph cannot raise", "return a flag, and check it after the run")
+  fail("error(...) stands " .. inside .. ", and a graph cannot raise",
+    "return a flag, and check it after the run")
 end
 
 -- Before an assignment to a part of something from outside the branch.
 function M.write(site, base, ...)
-  if not traced(...) or core.type(base) == "cell" then return end
-  local name = site.name or "a field"
-  if core.type(base) == "tensor" then
-    fail(("elements of %s are assigned where only a run decides whether that "
-      .. "happens"):format(site.base or "a tensor"), ("make the new value with "
-      .. "limn.where, or assign to a clone: %s = %s:clone()"):format(
-      site.base or "x", site.base or "x"))
+  if not traced(...) or core.type(base) == "cell" or core.is_own(base) then
+    return
   end
-  fail(("%s is assigned where only a run decides whether that happens: the "
-    .. "table would be changed once, while tracing"):format(name),
-    "assign to a local variable, and to the field after the `if` or loop; "
-      .. "state that is kept between runs belongs in a cell (nn.Buffer)")
+  local name = site.base or "x"
+  if core.type(base) == "tensor" then
+    fail(("elements of %s are set %s"):format(name, inside),
+      ("copy it there first: %s = %s:clone()"):format(name, name))
+  end
+  fail(("%s is set %s: the table would change once, while tracing"):format(
+    site.name or name .. "[...]", inside), site.name
+    and "set a local variable there, and the field after it"
+    or "limn.map and limn.scan stack what each step gives")
 end
 
 return M

@@ -8,8 +8,6 @@ local values = require "limn.script.values"
 local graph = require "limn.script.graph"
 
 local paths = {"if the condition holds", "if not"}
-local advice = "both paths must give one kind of value, of one dtype and "
-  .. "number of dims: give it a first value of that kind"
 
 -- Is it the same value on both paths, so that no node need choose?
 local function same(a, b)
@@ -29,7 +27,7 @@ return function(predicate, f, g, names)
   local results = graph.build(left, right, function()
     local of_left, of_right, dtypes_left, dtypes_right = {}, {}, {}, {}
     a, b = values.leaves(a, names), values.leaves(b, names)
-    values.agree(a, b, paths, advice)
+    values.agree(a, b, paths)
     for i, x in ipairs(a) do
       local y = b[i]
       merged[i] = x.v

@@ -24,8 +24,8 @@ function M.truth(v)
     if core.of_trace(v) and v.dtype == "bool" then return true end
     return true
   elseif v:dim() > 0 then
-    fail(("a condition is one bool; this is a bool tensor of %d dims"):format(
-      v:dim()), "write x:any() or x:all(); x ~= nil asks whether it is there")
+    fail("a condition is one bool; this is " .. values.what(v),
+      "write x:any() or x:all(); x ~= nil asks whether it is there")
   elseif core.tracing() then
     return nil, v
   end

@@ -77,8 +77,6 @@ local function set(loop, list, skip)
 end
 
 local paths = {"before the loop", "after an iteration"}
-local advice = "a loop of the graph keeps the kind, dtype and number of dims "
-  .. "of the variables it sets: give it a first value like that"
 
 -- What the variables hold after the body, as tensors after those in `list`.
 local function finish(loop, list)
@@ -89,7 +87,7 @@ local function finish(loop, list)
     was[i] = {value = l.value, v = l.v, name = l.name}
   end
   for j, i in ipairs(loop.place) do was[i].v = loop.args[loop.skip + j] end
-  values.agree(was, now, paths, advice, true)
+  values.agree(was, now, paths, true)
   for i, l in ipairs(now) do
     if l.value then
       local first = was[i].v -- a token of its dtype suits every run
@@ -379,8 +377,8 @@ local function bound(v, i)
   if core.type(v) == "dim" then return v, "size" end
   if values.is_tensor(v) then
     if v:dim() > 0 then
-      fail(("the %s of a `for` is one number, not a tensor of %d dims"):format(
-        parts[i], v:dim()), "write x:size(1) or #x to count its rows")
+      fail(("the %s of a `for` is one number, not %s"):format(parts[i],
+        values.what(v)), "write x:size(1) or #x to count its rows")
     elseif core.tracing() then
       return v, "tensor"
     end
@@ -395,8 +393,8 @@ local function whole(v) return type(v) ~= "number" or v % 1 == 0 end
 -- for i = a, b, c where only a run knows b: a while node that counts.
 local function graph_count(loop, a, b, c)
   if type(c) ~= "number" or c == 0 then
-    fail("the step of this `for` is known only in a run, or 0",
-      "the limit may be a tensor; the step must be a number")
+    fail("the step of this `for` must be a number other than 0, not "
+      .. values.what(c))
   end
   local dtype = whole(c) and "int64" or "float32"
   local i = values.is_tensor(a) and a or core.full({}, a, dtype)

@@ -118,18 +118,23 @@ end
 local Clash = {}
 local recording = 0
 
-local function raise_clash(x, y, paths, hint)
+local function raise_clash(x, y, paths, loop)
   local text = ("%s is %s %s, and %s %s"):format(x.name, what(x.v), paths[1],
     what(y.v), paths[2])
+  local hint
   if x.v == nil or y.v == nil then
     hint = ("give %s a value before, of the same kind: zeros of that shape, "
       .. "for instance"):format(x.name)
-  elseif type(x.v) == "string" or type(y.v) == "string" then
+  elseif not is_tensor(x.v) or not is_tensor(y.v) then
     hint = "only tensors, numbers and booleans can depend on a run"
+  else
+    hint = ("%s needs one %s %s"):format(x.name,
+      x.v:dim() ~= y.v:dim() and "number of dims" or "dtype",
+      loop and "in every iteration" or "on both paths")
   end
   if recording == 0 then fail(text, hint) end
   text = core.located(text)
-  error(setmetatable({text = hint and text .. "\nhint: " .. hint or text,
+  error(setmetatable({text = text .. "\nhint: " .. hint,
     name = x.name, dtypes = {M.dtype_of(x.v), M.dtype_of(y.v)}}, Clash), 0)
 end
 
@@ -186,8 +191,9 @@ local function clash(x, y, strict)
 end
 
 -- Do the leaves of two paths fit each other? Raises at the user's line.
--- `paths` says what the two are: {"if the condition holds", "if not"}.
-function M.agree(a, b, paths, hint, strict)
+-- `paths` says what the two are: {"if the condition holds", "if not"}; strict:
+-- the second must be like the first, in a loop.
+function M.agree(a, b, paths, strict)
   if a.n ~= b.n then
     fail(("the function returns %d value%s %s, and %d %s"):format(a.n,
       a.n == 1 and "" or "s", paths[1], b.n, paths[2]),
@@ -198,7 +204,7 @@ function M.agree(a, b, paths, hint, strict)
       paths[1], paths[2]), "give tables the same keys on both paths")
   end
   for i, x in ipairs(a) do
-    if clash(x, b[i], strict) then raise_clash(x, b[i], paths, hint) end
+    if clash(x, b[i], strict) then raise_clash(x, b[i], paths, strict) end
   end
 end
 
