@@ -48,7 +48,7 @@ describe("Errors of control flow", function()
     U.message(trace(function(x)
       return limn.cond(x:sum():gt(0), function() return x end,
                        function() return x:sum() end)
-    end, limn.ones(3)), "result 1 has 1 dims in one branch and 0")
+    end, limn.ones(3)), "result 1 has 1 dim in one branch and 0")
     U.message(trace(function(x)
       return limn.cond(x:sum():gt(0), function() return {a = x} end,
                        function() return {b = x} end)
@@ -111,8 +111,8 @@ describe("Errors of control flow", function()
         if r:sum():gt(0) then return r end
         return -r
       end, x)
-    end, limn.ones(2, 2)), U.here(-3), "the result of this comparison is not "
-      .. "used")
+    end, limn.ones(2, 2)), U.here(-3), "nothing uses the result of this "
+      .. "comparison")
     local kept
     U.message(trace(function(x)
       limn.map(function(r)
@@ -120,7 +120,7 @@ describe("Errors of control flow", function()
         return r
       end, x)
       return x + kept
-    end, limn.ones(2, 2)), "while tracing map, which has ended")
+    end, limn.ones(2, 2)), "while map was traced")
   end)
 
   it("come from the line of the body, with its values", function()

@@ -249,7 +249,7 @@ describe("In traced code", function()
         if x.device == "cpu" then return x end
         return -x
       end, limn.ones(2))
-    end, "device", "every device")
+    end, "device", "by_device")
   end)
 
   it("math.random, os.time, os.clock and tonumber raise for traced code",
@@ -271,7 +271,7 @@ describe("In traced code", function()
     U.message(function()
       limn.trace(function(x) return x + nn.Parameter(limn.ones(2)) end,
                  limn.ones(2))
-    end, "inside a trace")
+    end, "while a trace records")
     U.message(function()
       limn.trace(function(x)
         limn.manual_seed(1)
@@ -337,7 +337,7 @@ describe("In traced code", function()
       return x
     end, limn.ones(2))
     U.message(function() return kept.deep[1][1][1] + 1 end,
-              (line:gsub(":$", "")), "ended")
+              (line:gsub(":$", "")), "over")
     assert.is_not_nil(upvalue)
   end)
 

@@ -60,7 +60,7 @@ describe("Shapes:", function()
     end
     U.message(function()
       limn.trace(function(x) return (count(x, x:size(1))) end, limn.zeros(20))
-    end, "footguns_code_spec.lua:" .. line, "unrolled", "hint:")
+    end, "footguns_code_spec.lua:" .. line, "run to run", "hint:")
     local g = limn.trace(function(x)
       return (count(x, limn.value(x:size(1))))
     end, limn.zeros(20))
@@ -158,7 +158,7 @@ describe("Branches and host values:", function()
         if x:sum():gt(0) then return x * 2 end
         return x
       end, limn.ones(2))
-    end, "footguns_code_spec.lua:" .. line, "frozen", "limn.where")
+    end, "footguns_code_spec.lua:" .. line, "same branch", "limn.where")
     local Net = nn.Module:extend "Net"
     function Net:forward(x)
       if self.training then return x * 2 end
@@ -200,7 +200,7 @@ describe("Branches and host values:", function()
       U.equal(g(x, true, 3, "neg"), {-3})
       for _, a in ipairs {{false, 3, "neg"}, {true, 4, "neg"}, {true, 3, "-"},
                           {true, 3}} do
-        U.message(function() g(x, unpack(a, 1, 3)) end, "argument %d of")
+        U.message(function() g(x, unpack(a, 1, 3)) end, "argument %d was")
         U.equal(j(x, unpack(a, 1, 3)), f(x, unpack(a, 1, 3)))
       end
     end)

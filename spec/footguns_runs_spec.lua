@@ -69,8 +69,8 @@ describe("Side effects:", function()
         return limn.trace(function(x) return x + kept end, limn.ones(2))
       end,
     } do
-      U.message(f, "footguns_runs_spec.lua:" .. line, "tracing function",
-                "ended")
+      U.message(f, "footguns_runs_spec.lua:" .. line, "a function was traced",
+                "over")
     end
     assert.is_string(tostring(kept))
   end)

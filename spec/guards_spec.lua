@@ -136,7 +136,7 @@ describe("limn.jit", function()
     j(limn.ones(1), false)
     local reasons = j:stats().reasons
     for i, pattern in ipairs {
-      "^first use$", "^argument 2 of function was true .* false here",
+      "^first use$", "^argument 2 was true .* false here",
       "size%(%%x, 1%) <= 2 %(it is 3%)", "^argument x: 1 dim %-> 2",
       "^upvalue k: 2 %-> 5", '^upvalue word: "a" %-> "b"',
       "captured tensor .* another value",

@@ -92,7 +92,7 @@ end
 local function jit_note(self, why)
   self.reasons[#self.reasons + 1] = why
   if #self.reasons > 100 then table.remove(self.reasons, 2) end
-  local what = why:match "^argument %d+ of" or why:match "^upvalue %S+"
+  local what = why:match "^argument %d+" or why:match "^upvalue %S+"
   if not what then return end
   self.changed[what] = (self.changed[what] or 0) + 1
   if self.changed[what] == 2 then
