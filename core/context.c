@@ -111,6 +111,7 @@ const char *limn_strerror(int code) {
       "a cell is void since its last write failed",
       "not supported",
       "input or output failed",
+      "a matrix has no result",
   };
   if (code > 0 || code <= -LIMN_COUNT(text)) return "unknown error";
   return text[-code];

@@ -58,19 +58,36 @@ void limn_cpu_give(limn_cpu *cpu, int slot) {
 }
 
 /* The first to claim the site fills in the rest; the run's end, after all
- * tiles, reads it. */
-void limn_cpu_note(const limn_step *s, const limn_bind *b, int64_t value,
-                   int64_t n, int64_t at) {
+ * tiles, reads it. NULL: another was first. */
+static limn_fault *cpu_claim(const limn_step *s, const limn_bind *b) {
   limn_fault *f = b->fault;
   uint32_t none = 0, site = s->site ? s->site : UINT32_MAX;
   if (!f || !__atomic_compare_exchange_n(&f->site, &none, site, false,
                                          __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-    return;
-  f->code = LIMN_EINDEX;
+    return NULL;
   f->serial = b->serial;
+  return f;
+}
+
+void limn_cpu_note(const limn_step *s, const limn_bind *b, int64_t value,
+                   int64_t n, int64_t at) {
+  limn_fault *f = cpu_claim(s, b);
+  if (!f) return;
+  f->code = LIMN_EINDEX;
   f->value = value;
   f->limit = n - 1 + s->base;
   f->base = s->base;
+  f->at = at;
+}
+
+void limn_cpu_note_matrix(const limn_step *s, const limn_bind *b, int why,
+                          int64_t pivot, int64_t at, int64_t count) {
+  limn_fault *f = cpu_claim(s, b);
+  if (!f) return;
+  f->code = LIMN_EVALUE;
+  f->value = pivot;
+  f->limit = count;
+  f->base = why;
   f->at = at;
 }
 
@@ -154,6 +171,7 @@ static int cpu_prepare(struct limn_device *d, limn_step *s) {
     case LIMN_STEP_INDEX_ADD: return limn_cpu_index_add_prepare(d, s);
     case LIMN_STEP_SCATTER_ADD: return limn_cpu_scatter_add_prepare(d, s);
     case LIMN_STEP_SORT: return limn_cpu_sort_prepare(d, s);
+    case LIMN_STEP_LINALG: return limn_cpu_linalg_prepare(d, s);
     case LIMN_STEP_PRINT: return 0;
   }
   return limn_fail(d->c, LIMN_EUNSUPPORTED, "no kernel for a step of kind %d",
@@ -223,7 +241,8 @@ static bool cpu_supports(struct limn_device *d, int op, int dtype) {
     case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_argmax:
     case OP_argmin: case OP_index_select: case OP_gather: case OP_index_add:
     case OP_scatter_add: case OP_scatter: case OP_argsort:
-    case OP_conv3:
+    case OP_conv3: case OP_cholesky: case OP_solve: case OP_solve_triangular:
+    case OP_lu_parts: case OP_eigh_parts: case OP_svd_parts: case OP_qr_parts:
       return true;
   }
   return false;

@@ -230,10 +230,32 @@ int limn_dev_copy(struct limn_device *dev, int ddtype, void *dmem,
 
 /* -- data errors of runs -- */
 
+/* "net.lua:3: solve: matrix 2 of 5 is singular: pivot 3 is 0" */
+static int fault_matrix(limn_context *c, const limn_fault *f,
+                        const char *where) {
+  static const char *const why[] = {
+      "?", "is singular: pivot %lld is 0",
+      "is not positive definite: pivot %lld is not above 0",
+      "does not converge (at %lld)", "holds NaN or infinity"};
+  static const char *const hints[] = {
+      "", "limn.linalg.lstsq and pinv take such matrices",
+      "a small number added to the diagonal may help", "", ""};
+  int64_t k = f->base > 0 && f->base < LIMN_COUNT(why) ? f->base : 0;
+  char text[100];
+  snprintf(text, sizeof text, why[k], (long long)f->value);
+  if (f->limit > 1)
+    limn_fail(c, f->code, "%s: matrix %lld of %lld %s", where,
+              (long long)f->at + 1, (long long)f->limit, text);
+  else
+    limn_fail(c, f->code, "%s: the matrix %s", where, text);
+  return *hints[k] ? limn_hint(c, f->code, "%s", hints[k]) : f->code;
+}
+
 int limn_fault_fail(limn_context *c, const limn_fault *f) {
   const char *where = f->site < c->nsites ? c->site_text[f->site] : NULL;
   int64_t size = f->limit - f->base + 1;
   if (!where) where = "indexing";
+  if (f->code == LIMN_EVALUE) return fault_matrix(c, f, where);
   if (strlen(where) >= 11 && !strcmp(where + strlen(where) - 11, "class label"))
     return limn_fail(
         c, f->code, "%s %lld in row %lld: labels are %lld..%lld%s", where,

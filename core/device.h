@@ -94,6 +94,9 @@ enum {
   LIMN_STEP_CONV3,   /* CPU only. flag: in[0] weights [O, C, 3, 3] dense ->
                         out[0] [16, O, C]; else in[0] [N, C, H, W] and those
                         -> out[0] [N, O, H', W']: all dense float32 */
+  LIMN_STEP_LINALG,  /* CPU only. in[0] [count, m, n] -> out[0] [count, any,
+                        any], all dense; solve, solve_triangular: in[1]
+                        [count, n, any]; upper in flag */
   /* The host does these; exec.c, exec_region.c. */
   LIMN_STEP_PRINT,
   LIMN_STEP_COND,    /* in[0], or a number, decides which of two plans runs */
@@ -123,11 +126,14 @@ typedef struct limn_step {
   double cost_ns; /* rough cost of the whole step, to decide on threads */
 } limn_step;
 
-/* The first data error of a run: an index out of range. The kernel reads
- * element 1 instead and goes on. */
+/* The first data error of a run. LIMN_EINDEX: an index out of range; the kernel
+ * reads element 1 instead and goes on. LIMN_EVALUE: matrix number `at` of
+ * `limit` has no result; `base` says why, `value` at which pivot. */
+enum { LIMN_FAULT_SINGULAR = 1, LIMN_FAULT_INDEFINITE, LIMN_FAULT_STUCK,
+       LIMN_FAULT_NAN };
 typedef struct {
   uint32_t site; /* 0: none */
-  int32_t code;  /* LIMN_EINDEX */
+  int32_t code;
   uint64_t serial; /* of the run */
   int64_t value, limit; /* the index as given, and the largest allowed */
   int64_t base;

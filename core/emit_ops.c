@@ -197,6 +197,56 @@ static int ops_sort(emitter *e, limn_ref r, const limn_type *a) {
   return 0;
 }
 
+/* x with its batch dims as one: [count, rows, columns]. */
+static void ops_batch(limn_operand *o) {
+  const limn_view *v = &o->v;
+  int64_t d[3] = {1, v->d[v->ndim - 2], v->d[v->ndim - 1]}, off = v->offset;
+  for (int i = 0; i < v->ndim - 2; i++) d[0] *= v->d[i];
+  limn_view_dense(&o->v, 3, d);
+  o->v.offset = off;
+}
+
+/* A matrix operand, dense, of the result's dtype and batch. */
+static int ops_matrix(emitter *e, limn_arg a, limn_ref r, limn_operand *o) {
+  const limn_type *t = emit_type(e, r);
+  limn_shape s = t->shape;
+  limn_view wide;
+  LIMN_TRY(emit_operand(e, a, o));
+  s.d[s.ndim - 2] = o->v.d[o->v.ndim - 2];
+  s.d[s.ndim - 1] = o->v.d[o->v.ndim - 1];
+  limn_view_broadcast(&o->v, &s, &wide);
+  o->v = wide;
+  LIMN_TRY(emit_dense(e, o, t->dtype, r));
+  ops_batch(o);
+  return 0;
+}
+
+static int ops_linalg(emitter *e, limn_ref r, const limn_type *a) {
+  const limn_node *n = limn_graph_node(e->g, r);
+  limn_operand in[2], out;
+  bool two = n->op == OP_solve || n->op == OP_solve_triangular;
+  limn_device *dev = e->p->dev;
+  limn_step *s;
+  if (!dev->ops->supports(dev, n->op, emit_type(e, r)->dtype)) {
+    limn_fail(e->c, LIMN_EUNSUPPORTED, "linear algebra runs on the CPU, not on "
+              "%s", dev->name);
+    return limn_hint(e->c, LIMN_EUNSUPPORTED, "compute it from x:to \"cpu\", "
+                     "and move the result back");
+  }
+  for (int i = 0; i <= two; i++)
+    LIMN_TRY(ops_matrix(e, limn_node_args(e->g, r)[i], r, &in[i]));
+  LIMN_TRY(emit_dest(e, r, &out));
+  if (limn_numel(out.v.ndim, out.v.d) == 0) return 0;
+  ops_batch(&out);
+  LIMN_TRY(emit_step(e, LIMN_STEP_LINALG, n->op, 1 + two, 1, r, &s));
+  s->flag = (n->op == OP_cholesky && a[1].i) ||
+            (n->op == OP_solve_triangular && a[2].i);
+  LIMN_TRY(emit_site(e, r, "matrix", &s->site));
+  for (int i = 0; i <= two; i++) emit_set(e, s, false, i, &in[i]);
+  emit_set(e, s, true, 0, &out);
+  return 0;
+}
+
 /* An index argument: int64, dense. */
 static int ops_index(emitter *e, limn_arg a, limn_ref r, limn_operand *o) {
   LIMN_TRY(emit_operand(e, a, o));
@@ -471,6 +521,9 @@ int emit_special(emitter *e, limn_ref r) {
     case OP_gather: return ops_gather(e, r, a);
     case OP_index_add: return ops_add(e, r, a, LIMN_STEP_INDEX_ADD);
     case OP_argsort: return ops_sort(e, r, a);
+    case OP_cholesky: case OP_solve: case OP_solve_triangular:
+    case OP_lu_parts: case OP_eigh_parts: case OP_svd_parts: case OP_qr_parts:
+      return ops_linalg(e, r, a);
     case OP_scatter:
     case OP_scatter_add: return ops_add(e, r, a, LIMN_STEP_SCATTER_ADD);
     case OP_conv3: return ops_conv3(e, r);

@@ -70,7 +70,8 @@ enum { /* results */
   LIMN_ETRACE = -12,  /* not possible while tracing */
   LIMN_EVOID = -13,   /* a cell whose last write failed */
   LIMN_EUNSUPPORTED = -14, /* this op, dtype or device is not supported */
-  LIMN_EIO = -15      /* the operating system said no */
+  LIMN_EIO = -15,     /* the operating system said no */
+  LIMN_EVALUE = -16   /* values without a result, as a singular matrix has */
 };
 
 typedef struct limn_context limn_context;

@@ -101,6 +101,9 @@ static inline char *limn_cpu_at(const limn_bind *b, const limn_operand *o) {
   return (char *)s->mem + s->off +
          o->v.offset * (int64_t)limn_dtype_size(o->dtype);
 }
+/* Note that matrix `at` of `count` has no result: why, and at which pivot. */
+void limn_cpu_note_matrix(const limn_step *s, const limn_bind *b, int why,
+                          int64_t pivot, int64_t at, int64_t count);
 /* An index as given to 0-based, noting the first that is out of range (its
  * position: at); then it is 0. */
 void limn_cpu_note(const limn_step *s, const limn_bind *b, int64_t value,
@@ -130,5 +133,6 @@ int limn_cpu_gather_prepare(limn_device *d, limn_step *s);
 int limn_cpu_index_add_prepare(limn_device *d, limn_step *s);
 int limn_cpu_scatter_add_prepare(limn_device *d, limn_step *s);
 int limn_cpu_sort_prepare(limn_device *d, limn_step *s);
+int limn_cpu_linalg_prepare(limn_device *d, limn_step *s);
 
 #endif

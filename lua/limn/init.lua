@@ -20,6 +20,12 @@ for _, part in ipairs {ops, require "limn.order", require "limn.arrange",
 end
 limn.check = nil
 
+limn.linalg = require "limn.linalg"
+for _, name in ipairs {"det", "slogdet", "logdet", "inverse", "pinverse",
+  "cholesky"} do
+  limn[name] = core.raw "methods"[name]
+end
+
 local lazy = {nn = true, optim = true, data = true, repl = true, help = true,
   script = true}
 
@@ -38,7 +44,7 @@ setmetatable(limn, {
 -- Compositions of ops by name, for errors of the ops that they are made of.
 local called = core.raw "called"
 for _, part in ipairs {core.raw "methods", ops, require "limn.order",
-  require "limn.arrange", require "limn.einsum"} do
+  require "limn.arrange", require "limn.einsum", limn.linalg} do
   for name, f in pairs(part) do
     if type(f) == "function" and (called[f] or name) >= name then
       called[f] = name

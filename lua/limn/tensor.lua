@@ -14,7 +14,9 @@ local internal = {
   rand = true, randn = true, randint = true, eye = true, rand_bits = true,
   convert = true, fold_like = true, none = true, scatter = true,
   layer_norm_back = true, rms_norm_back = true, widen = true,
-  unwiden = true, expect = true,
+  unwiden = true, expect = true, lu_parts = true, eigh_parts = true,
+  svd_parts = true, qr_parts = true, pinv = true, cholesky = true,
+  solve = true, solve_triangular = true,
 }
 
 local limn = {}
