@@ -223,6 +223,7 @@ void limn_planner_free(limn_graph *g) {
   while (n->first) plan_drop(n->first);
   for (uint32_t i = 0; i < n->konst_cap; i++) limn_cell_release(n->konst[i]);
   limn_free(g->c, n->konst, n->konst_cap * sizeof *n->konst);
+  limn_graph_release(n->shadow);
   limn_free(g->c, n->size_number, g->nin + 1);
   limn_free(g->c, n->reads, g->nin + 1);
   limn_free(g->c, n->keybuf, n->keycap * sizeof *n->keybuf);

@@ -184,6 +184,7 @@ typedef struct limn_planner {
   limn_graph_stats stats;
   uint64_t *keybuf;
   uint32_t keycap;
+  limn_graph *shadow; /* for LIMN_VERIFY */
   limn_refusal refused[8]; /* the latest, so that limn.jit asks cheaply */
   uint32_t nrefused;       /* so far */
 } limn_planner;
@@ -277,7 +278,7 @@ int limn_plan_steps(limn_plan *p, const limn_bind *b, bool *started);
 int limn_plan_step(limn_plan *p, const limn_step *s, const limn_bind *b);
 /* exec_region.c: a COND, WHILE or SCAN step. */
 int limn_plan_region(limn_plan *p, const limn_step *s, const limn_bind *b);
-/* explain.c: run, and compare with the graph unfused (LIMN_VERIFY=1). */
+/* plan_verify.c: run, and compare with the graph unfused (LIMN_VERIFY=1). */
 int limn_plan_verify(limn_plan *p, const limn_run_arg *in,
                      limn_tensor *const *into, limn_result *out);
 /* print.c: a LIMN_STEP_PRINT of a running plan. */

@@ -12,6 +12,7 @@ while seed < first + count do
   if report then
     failed = failed + 1
     print(report)
+    io.stdout:flush()
   end
   if (seed - first) % 50 == 49 then
     io.stderr:write(seed - first + 1, " programs, ", failed, " failed\n")
