@@ -54,6 +54,12 @@ void limn_gpu_ptr(limn_gpu_args *a, int kind, int at);
 /* Whether the numbers travel in a buffer: more than a kernel can take. */
 bool limn_gpu_table(const limn_gpu_args *a);
 
+/* Where an operand of a recorded product lies, if it moves otherwise. */
+typedef struct {
+  void *mem, *code; /* code: copies it there, or from there */
+  size_t bytes;
+} limn_gpu_still;
+
 /* A product for the vendor's library: row-major out[m, n] = a b (+ bias[n]),
  * where the matrices of each batch entry lie `stride` elements after the one
  * before. */
@@ -64,6 +70,8 @@ typedef struct {
   int64_t lda, ldb, sa, sb; /* leading dims, batch strides */
   bool bias, tf32;          /* tf32: float32 may be rounded to TensorFloat-32 */
   void *plan;               /* the driver's, see gemm_worth */
+  uint8_t moves;            /* bits of operands that a replay saw move */
+  limn_gpu_still still[4];  /* of out, a, b, bias; see gpu_replay.c */
 } limn_gpu_gemm;
 
 typedef struct limn_gpu_launch {
@@ -157,7 +165,7 @@ const char *limn_gpu_text(const char *name);
  * "dialect" go. */
 size_t limn_gpu_heading(const char *src);
 
-/* gpu.c and gpu_launch.c: entries of limn_device_ops; dev->impl is a
+/* gpu.c, gpu_launch.c and gpu_replay.c: entries of limn_device_ops; dev->impl is a
  * limn_gpu. */
 int limn_gpu_alloc(limn_device *d, size_t bytes, void **mem);
 void limn_gpu_free(limn_device *d, void *mem, size_t bytes);
@@ -173,6 +181,7 @@ int limn_gpu_launch_all(limn_device *d, const limn_step *s, uint32_t n,
                         const limn_bind *b, uint32_t *failed);
 int limn_gpu_fault_memory(limn_gpu *g);
 void limn_gpu_forget(limn_gpu *g, limn_gpu_code *code); /* its replay */
+void limn_gpu_still_free(limn_device *d, limn_gpu_gemm *m);
 /* gpu_step.c */
 int limn_gpu_prepare(limn_device *d, limn_step *s);
 void limn_gpu_discard(limn_device *d, limn_step *s);

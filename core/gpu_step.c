@@ -205,9 +205,15 @@ static bool step_product_blas(const gpu_job *j, const step_product *p,
   int dtype = j->s->in[0].dtype;
   if (!drv->gemm || p->d.nd > 1 || !limn_dtype_float(dtype) || p->k == 0)
     return false;
-  *m = (limn_gpu_gemm){dtype, p->m,  p->n,  p->k, p->batch, false,
-                       false, p->am, p->bk, 0,    0,    j->s->bias,
-                       j->c->tf32,   NULL};
+  *m = (limn_gpu_gemm){.dtype = dtype,
+                       .m = p->m,
+                       .n = p->n,
+                       .k = p->k,
+                       .batch = p->batch,
+                       .lda = p->am,
+                       .ldb = p->bk,
+                       .bias = j->s->bias,
+                       .tf32 = j->c->tf32};
   if (p->ak != 1 && p->k > 1) m->ta = true, m->lda = p->ak;
   if (p->bn != 1 && p->n > 1) m->tb = true, m->ldb = p->bn;
   if (!step_leading(&m->lda, m->ta ? m->m : m->k, m->ta ? m->k : m->m) ||
@@ -463,7 +469,9 @@ int limn_gpu_prepare(limn_device *d, limn_step *s) {
   return rc;
 }
 
-static void step_gemm_free(limn_gpu *g, limn_gpu_gemm *m) {
+static void step_gemm_free(limn_device *d, limn_gpu_gemm *m) {
+  limn_gpu *g = d->impl;
+  limn_gpu_still_free(d, m);
   if (m->plan) g->drv->gemm_free(g, m);
   limn_free(g->c, m, sizeof *m);
 }
@@ -476,7 +484,7 @@ void limn_gpu_discard(limn_device *d, limn_step *s) {
   for (l = code->first; l; l = next) {
     next = l->next;
     limn_gpu_args_free(&l->args);
-    if (l->gemm) step_gemm_free(d->impl, l->gemm);
+    if (l->gemm) step_gemm_free(d, l->gemm);
     limn_free(d->c, l, sizeof *l);
   }
   limn_free(d->c, code, sizeof *code);

@@ -1,0 +1,367 @@
+/* Steps of a plan on a GPU, recorded once and then replayed as one launch.
+ *
+ * (1) A replay stands for the steps between two that need the host. The first
+ * run starts them one by one, the second is recorded, later ones replay.
+ * (2) Kernels whose pointers or numbers differ from the last run's are given
+ * the new ones. (3) The vendor's products take none: an operand that was seen
+ * to move is from then on copied to or from a place that stays, by a kernel of
+ * our own. (4) What differs otherwise costs a new recording; where that happens
+ * often the replay is given up. */
+#include "gpu_launch.h"
+
+typedef struct {
+  const limn_gpu_launch *l;
+  void *node;  /* in the replay; NULL: the vendor's, which stays as it is */
+  void *fresh; /* in what was recorded last */
+  uint32_t at; /* of its words: pointers, then numbers, of the last run */
+} replay_launch;
+
+typedef struct limn_gpu_replay {
+  void *made; /* the driver's; NULL: not recorded yet */
+  replay_launch *l;
+  int64_t *word;
+  uint32_t n, cap, nword, word_cap;
+  int cost; /* rises with every new recording, falls with every replay */
+  bool off; /* given up */
+} limn_gpu_replay;
+
+enum { REPLAY_AGAIN = 4, REPLAY_MOST = 16 }; /* of cost */
+
+/* Steps that are launched together. */
+typedef struct {
+  limn_device *d;
+  limn_gpu *g;
+  limn_gpu_replay *r;
+  const limn_step *s;
+  uint32_t n;
+  const limn_bind *b;
+  bool record; /* else bind to what this run reads */
+  uint32_t k;  /* launches so far */
+} replay_walk;
+
+/* -- Operands that stay ---------------------------------------------------- */
+
+enum { STILL_MOST = 4 << 20 }; /* bytes; above that launches cost little */
+
+/* Elements from the first to the last of operand j: out, a, b or bias. */
+static int64_t still_extent(const limn_gpu_gemm *m, int j) {
+  int64_t rows = j == 1 ? (m->ta ? m->k : m->m) : m->tb ? m->n : m->k;
+  int64_t cols = j == 1 ? (m->ta ? m->m : m->k) : m->tb ? m->k : m->n;
+  if (j == 0) return m->batch * m->m * m->n;
+  if (j == 3) return m->n;
+  return (rows - 1) * (j == 1 ? m->lda : m->ldb) + cols +
+         (m->batch - 1) * (j == 1 ? m->sa : m->sb);
+}
+
+/* A copy of n elements between what stays, slot 0, and what moves, slot 1. */
+static int still_code(limn_device *d, int dtype, int64_t n, bool out,
+                      void **code) {
+  uint8_t type = (uint8_t)dtype, by = (uint8_t)limn_dtype_compute(dtype);
+  limn_instr text[2] = {{LIMN_I_LOAD, type, by, 0, 0, 0, 0},
+                        {LIMN_I_STORE, type, by, 0, 0, 0, 0}};
+  limn_group group = {2, text};
+  limn_operand from = {out ? 0 : 1, type, {0}}, to = {out ? 1 : 0, type, {0}};
+  limn_step s = {0};
+  limn_view_dense(&from.v, 1, &n);
+  to.v = from.v;
+  s.kind = LIMN_STEP_GROUP;
+  s.nin = s.nout = 1;
+  s.in = &from, s.out = &to;
+  s.group = &group;
+  LIMN_TRY(limn_gpu_prepare(d, &s));
+  *code = s.code;
+  return 0;
+}
+
+/* Operand j of a product gets a place that stays. */
+static int still_make(limn_device *d, limn_gpu_gemm *m, int j) {
+  limn_gpu *g = d->impl;
+  limn_gpu_still *p = &m->still[j];
+  int64_t n = still_extent(m, j);
+  size_t bytes = (size_t)(n * limn_dtype_size(m->dtype));
+  if (p->code || !(m->moves >> j & 1)) return 0;
+  if (bytes > STILL_MOST)
+    return limn_fail(g->c, LIMN_EUNSUPPORTED, "an operand is too large");
+  LIMN_TRY(still_code(d, m->dtype, n, j == 0, &p->code));
+  p->bytes = bytes;
+  return limn_gpu_take(g, bytes, &p->mem);
+}
+
+void limn_gpu_still_free(limn_device *d, limn_gpu_gemm *m) {
+  int j;
+  for (j = 0; j < 4; j++) {
+    limn_step s = {.code = m->still[j].code};
+    limn_gpu_discard(d, &s);
+    if (m->still[j].mem)
+      limn_gpu_give(d->impl, m->still[j].mem, m->still[j].bytes);
+  }
+}
+
+/* -- One launch ------------------------------------------------------------ */
+
+static int64_t *replay_words(const limn_gpu_replay *r, uint32_t k) {
+  return r->word + r->l[k].at;
+}
+
+static bool replay_same(const limn_gpu_replay *r, uint32_t k,
+                        const limn_gpu_run *a) {
+  const limn_gpu_args *args = &r->l[k].l->args;
+  const int64_t *w = replay_words(r, k);
+  uint32_t i;
+  for (i = 0; i < args->nmem; i++)
+    if (w[i] != (int64_t)(intptr_t)a->mem[i]) return false;
+  return !memcmp(w + args->nmem, a->num, args->nnum * sizeof *w);
+}
+
+static void replay_note(limn_gpu_replay *r, uint32_t k, const limn_gpu_run *a) {
+  const limn_gpu_args *args = &r->l[k].l->args;
+  int64_t *w = replay_words(r, k);
+  uint32_t i;
+  for (i = 0; i < args->nmem; i++) w[i] = (int64_t)(intptr_t)a->mem[i];
+  memcpy(w + args->nmem, a->num, args->nnum * sizeof *w);
+}
+
+/* Which operands of a product lie elsewhere than in the last run. */
+static void replay_moved(const limn_gpu_replay *r, uint32_t k,
+                         const limn_gpu_run *a) {
+  const limn_gpu_launch *l = r->l[k].l;
+  const int64_t *w = replay_words(r, k);
+  uint32_t j;
+  for (j = 0; j < l->args.nmem; j++)
+    if (w[j] != (int64_t)(intptr_t)a->mem[j] ||
+        w[l->args.nmem + j] != a->num[j])
+      l->gemm->moves |= (uint8_t)(1u << j);
+}
+
+static int replay_add(replay_walk *w, const limn_gpu_launch *l,
+                      const limn_gpu_run *a) {
+  limn_gpu_replay *r = w->r;
+  limn_gpu *g = w->g;
+  uint32_t k = w->k, words = l->args.nmem + l->args.nnum;
+  LIMN_TRY(limn_gpu_launch_start(g, l, a));
+  LIMN_TRY(limn_grow(g->c, &r->l, &r->cap, k + 1, sizeof *r->l));
+  LIMN_TRY(limn_grow(g->c, &r->word, &r->word_cap, r->nword + words,
+                     sizeof *r->word));
+  r->l[k].l = l;
+  r->l[k].fresh = NULL;
+  r->l[k].at = r->nword;
+  r->nword += words;
+  r->n = k + 1;
+  replay_note(r, k, a);
+  if (!l->gemm) LIMN_TRY(g->drv->node(g, &r->l[k].fresh));
+  return 1;
+}
+
+/* 1: it will read what this run has; 0: only a new recording helps. */
+static int replay_one(replay_walk *w, const limn_gpu_launch *l,
+                      const limn_gpu_run *a) {
+  limn_gpu_replay *r = w->r;
+  uint32_t k = w->k;
+  if (w->record) return replay_add(w, l, a);
+  if (k == r->n || r->l[k].l != l) return 0;
+  if (replay_same(r, k, a)) return 1;
+  if (!r->l[k].node) {
+    replay_moved(r, k, a);
+    return 0;
+  }
+  LIMN_TRY(w->g->drv->rebind(w->g, r->made, r->l[k].node, l, a->mem, a->num));
+  replay_note(r, k, a);
+  return 1;
+}
+
+/* -- All launches ---------------------------------------------------------- */
+
+#define WALK(call)             \
+  do {                         \
+    int walk_ = (call);        \
+    if (walk_ <= 0) return walk_; \
+    w->k++;                    \
+  } while (0)
+
+/* The copy of operand j, which `a` has where it moves. */
+static int replay_still(replay_walk *w, const limn_gpu_gemm *m, int j,
+                        const limn_gpu_run *a) {
+  const limn_gpu_still *p = &m->still[j];
+  const limn_gpu_code *code = p->code;
+  int64_t off = a->num[j] * limn_dtype_size(m->dtype);
+  limn_slot slot[2] = {{.mem = p->mem}, {.mem = a->mem[j], .off = off}};
+  limn_bind b = {.slot = slot, .c = w->g->c};
+  limn_gpu_run copy;
+  LIMN_TRY(limn_gpu_launch_read(w->g, code->first, &b, code->kept, &copy));
+  return replay_one(w, code->first, &copy);
+}
+
+/* A product, between the copies of what it reads and writes. */
+static int replay_product(replay_walk *w, const limn_gpu_launch *l,
+                          const limn_gpu_run *moving) {
+  const limn_gpu_gemm *m = l->gemm;
+  limn_gpu_run a = *moving;
+  int j, n = (int)l->args.nmem;
+  for (j = 0; j < n; j++) {
+    if (!m->still[j].mem) continue;
+    if (j > 0) WALK(replay_still(w, m, j, moving));
+    a.mem[j] = m->still[j].mem;
+    a.num[j] = 0;
+  }
+  WALK(replay_one(w, l, &a));
+  if (m->still[0].mem) WALK(replay_still(w, m, 0, moving));
+  return 1;
+}
+
+static int replay_all(replay_walk *w) {
+  const limn_gpu_launch *l;
+  limn_gpu_run a;
+  uint32_t i;
+  int rc;
+  for (i = 0; i < w->n; i++) {
+    const limn_gpu_code *code = w->s[i].code;
+    if (!code || limn_step_idle(&w->s[i], w->b->slot)) continue;
+    for (l = code->first; l; l = l->next) {
+      LIMN_TRY(limn_gpu_launch_read(w->g, l, w->b, code->kept, &a));
+      if (!l->gemm) {
+        WALK(replay_one(w, l, &a));
+      } else {
+        rc = replay_product(w, l, &a);
+        if (rc <= 0) return rc;
+      }
+    }
+  }
+  return 1;
+}
+
+/* -- Recording ------------------------------------------------------------- */
+
+static void replay_drop(limn_gpu *g, limn_gpu_replay *r) {
+  if (r->made) g->drv->unreplay(g, r->made);
+  r->made = NULL;
+  r->n = r->nword = 0;
+}
+
+void limn_gpu_forget(limn_gpu *g, limn_gpu_code *code) {
+  limn_gpu_replay *r = code->replay;
+  int i;
+  if (r) {
+    replay_drop(g, r);
+    limn_free(g->c, r->l, r->cap * sizeof *r->l);
+    limn_free(g->c, r->word, r->word_cap * sizeof *r->word);
+    limn_free(g->c, r, sizeof *r);
+  }
+  code->replay = NULL;
+  for (i = 0; i < 2; i++)
+    if (code->kept[i]) limn_gpu_give(g, code->kept[i], code->temp[i]);
+}
+
+/* Whether recording may be worth it and can be done: more than one launch, and
+ * none that has to bring its numbers to the device. */
+static bool replay_fits(const limn_step *s, uint32_t n) {
+  const limn_gpu_launch *l;
+  int64_t launches = 0;
+  uint32_t i;
+  for (i = 0; i < n; i++) {
+    const limn_gpu_code *code = s[i].code;
+    for (l = code ? code->first : NULL; l; l = l->next) {
+      launches++;
+      if (!l->gemm && limn_gpu_table(&l->args)) return false;
+    }
+  }
+  return launches > 1;
+}
+
+/* Memory and kernels that are needed beside the steps' own. Temporaries stay
+ * with what is recorded: it would not know others. */
+static int replay_keep(const replay_walk *w) {
+  limn_gpu_launch *l;
+  uint32_t i;
+  int k;
+  LIMN_TRY(limn_gpu_fault_memory(w->g));
+  for (i = 0; i < w->n; i++) {
+    limn_gpu_code *code = w->s[i].code;
+    for (k = 0; code && k < 2; k++)
+      if (code->temp[k] && !code->kept[k])
+        LIMN_TRY(limn_gpu_take(w->g, code->temp[k], &code->kept[k]));
+    for (l = code ? code->first : NULL; l; l = l->next)
+      for (k = 0; l->gemm && k < 4; k++)
+        LIMN_TRY(still_make(w->d, l->gemm, k));
+  }
+  return 0;
+}
+
+/* A replay that is there takes over what differs where it can, and then keeps
+ * its nodes. */
+static int replay_record(replay_walk *w) {
+  limn_gpu_replay *r = w->r;
+  uint32_t had = r->n, k;
+  int rc, end;
+  w->record = true;
+  w->k = 0;
+  LIMN_TRY(replay_keep(w));
+  LIMN_TRY(w->g->drv->record(w->g));
+  w->g->c->count.records++;
+  r->n = r->nword = 0;
+  rc = replay_all(w);
+  end = w->g->drv->recorded(w->g, rc < 0 ? NULL : &r->made);
+  if (rc < 0 || end < 0) return rc < 0 ? rc : end;
+  if (end == 1 && had == r->n) return 1;
+  for (k = 0; k < r->n; k++) r->l[k].node = r->l[k].fresh;
+  return 1;
+}
+
+/* -- Running --------------------------------------------------------------- */
+
+/* 1: all has been launched; 0: nothing has, and it must be one by one. What
+ * fails while recording is tried without, where it may fail in its place. */
+static int replay_run(replay_walk *w) {
+  limn_gpu_replay *r = w->r;
+  int bound = r->made ? replay_all(w) : 0;
+  if (bound > 0 && w->k < r->n) bound = 0;
+  if (bound > 0) {
+    w->g->c->count.kernels += w->k;
+    r->cost -= r->cost > 0;
+  } else if (bound == 0 && r->cost < REPLAY_MOST) {
+    r->cost += REPLAY_AGAIN;
+    bound = replay_record(w);
+  }
+  if (bound > 0) {
+    w->g->c->count.replays++;
+    return w->g->drv->replay(w->g, r->made) < 0 ? LIMN_EDEVICE : 1;
+  }
+  limn_error_clear(w->g->c);
+  replay_drop(w->g, r);
+  r->off = true;
+  return 0;
+}
+
+static limn_gpu_code *replay_home(const limn_step *s, uint32_t n) {
+  uint32_t i;
+  for (i = 0; i < n; i++)
+    if (s[i].code) return s[i].code;
+  return NULL;
+}
+
+static int replay_without(limn_device *d, const limn_step *s, uint32_t n,
+                          const limn_bind *b, uint32_t *failed) {
+  uint32_t i;
+  for (i = 0; i < n; i++) {
+    *failed = i;
+    if (!limn_step_idle(&s[i], b->slot))
+      LIMN_TRY(limn_gpu_launch_step(d, &s[i], b));
+  }
+  return 0;
+}
+
+int limn_gpu_launch_all(limn_device *d, const limn_step *s, uint32_t n,
+                        const limn_bind *b, uint32_t *failed) {
+  limn_gpu *g = d->impl;
+  limn_gpu_code *home = g->replays ? replay_home(s, n) : NULL;
+  replay_walk w = {d, g, home ? home->replay : NULL, s, n, b, false, 0};
+  int rc = 0;
+  *failed = 0;
+  if (w.r && !w.r->off) rc = replay_run(&w);
+  if (rc != 0) return rc < 0 ? rc : 0;
+  LIMN_TRY(replay_without(d, s, n, b, failed));
+  if (w.r || !home) return 0;
+  home->replay = limn_alloc(g->c, sizeof *home->replay);
+  if (!home->replay) limn_error_clear(g->c); /* the next run may try again */
+  else home->replay->off = !replay_fits(s, n);
+  return 0;
+}
