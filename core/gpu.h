@@ -165,8 +165,8 @@ const char *limn_gpu_text(const char *name);
  * "dialect" go. */
 size_t limn_gpu_heading(const char *src);
 
-/* gpu.c, gpu_launch.c and gpu_replay.c: entries of limn_device_ops; dev->impl is a
- * limn_gpu. */
+/* gpu.c, gpu_launch.c, gpu_replay.c: entries of limn_device_ops; dev->impl is
+ * a limn_gpu. */
 int limn_gpu_alloc(limn_device *d, size_t bytes, void **mem);
 void limn_gpu_free(limn_device *d, void *mem, size_t bytes);
 int limn_gpu_upload(limn_device *d, void *mem, size_t off, const void *src,
