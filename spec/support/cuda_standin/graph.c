@@ -41,18 +41,19 @@ STANDIN_API int cuStreamBeginCapture_v2(cu_stream s, int mode) {
   return 0;
 }
 
+/* It ends the capture even when it fails. */
 STANDIN_API int cuStreamEndCapture(cu_stream s, cu_graph *out) {
   struct cu_graph *g;
-  ENTER(cuStreamEndCapture);
+  ENTER_ANYHOW(cuStreamEndCapture);
   *out = NULL;
   CHECK(s, SI_STREAM);
   g = s->capture;
   if (!g) return standin_bad(SI_INVALID_VALUE, "nothing is captured");
   s->capture = NULL;
-  if (s->spoilt) {
+  if (s->spoilt || failed_) {
     graph_drop(g->first);
     standin_object_end(g);
-    return SI_CAPTURE_INVALIDATED;
+    return failed_ ? failed_ : SI_CAPTURE_INVALIDATED;
   }
   *out = g;
   return 0;

@@ -56,11 +56,13 @@ typedef struct standin_call {
 } standin_call;
 /* Every entry: takes the lock until the function returns, counts the call, and
  * lets it fail when that is asked for. */
-#define ENTER(symbol)                                                 \
+#define ENTER(symbol)    \
+  ENTER_ANYHOW(symbol);  \
+  if (failed_) return failed_
+#define ENTER_ANYHOW(symbol)                                          \
   static standin_call call_ = {#symbol, NULL, 0, false};              \
   __attribute__((cleanup(standin_leave), unused)) int held_ = 0;      \
-  int failed_ = standin_enter(&call_);                                \
-  if (failed_) return failed_
+  int failed_ = standin_enter(&call_)
 int standin_enter(standin_call *call);
 void standin_leave(int *held);
 /* Report a wrong use; returns code. */
