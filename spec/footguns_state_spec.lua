@@ -200,6 +200,8 @@ describe("Parameters, constants and optimizers:", function()
     local m = model()
     local bytes = limn.save_string {infer = m.infer}
     U.each_pair(function(a, b)
+      collectgarbage()
+      collectgarbage()
       local before = a ~= "cpu" and info(a).bytes
       local l = limn.on(a, limn.load_string, bytes)
       if a ~= "cpu" then assert.are.equal(before, info(a).bytes) end

@@ -186,6 +186,18 @@ static void compile_dump(const char *source, uint64_t hash) {
   if (access(path, F_OK)) compile_write(path, source);
 }
 
+/* Our environment without what is loaded into our own process: a sanitizer
+ * would look for leaks in the compiler. */
+static char **compile_environment(void) {
+  char **list;
+  size_t n = 0, i, k = 0;
+  while (environ[n]) n++;
+  list = standin_new((n + 1) * sizeof *list);
+  for (i = 0; i < n; i++)
+    if (strncmp(environ[i], "LD_PRELOAD=", 11)) list[k++] = environ[i];
+  return list;
+}
+
 /* Runs the compiler; its words go to the log. -O1 is where compiling and
  * running together take least. */
 static int compile_call(const char *from, const char *to, const char *log) {
@@ -198,14 +210,16 @@ static int compile_call(const char *from, const char *to, const char *log) {
                         STANDIN_FOLDER "/builtins.h", "-o", to, from, "-lm",
                         "-lc", NULL};
   posix_spawn_file_actions_t files;
+  char **env = compile_environment();
   pid_t pid;
   int status = -1, rc;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 1, log,
                                    O_WRONLY | O_CREAT | O_TRUNC, 0666);
   posix_spawn_file_actions_adddup2(&files, 1, 2);
-  rc = posix_spawnp(&pid, cxx, &files, NULL, (char **)(uintptr_t)argv, environ);
+  rc = posix_spawnp(&pid, cxx, &files, NULL, (char **)(uintptr_t)argv, env);
   posix_spawn_file_actions_destroy(&files);
+  free(env);
   if (rc) {
     compile_write(log, "the C++ compiler cannot be started");
     return rc;
