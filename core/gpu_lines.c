@@ -81,5 +81,5 @@ int limn_gpu_norm(gpu_job *j) {
   step_offset(l, &s->out[0]);
   for (i = 0; i < 3; i++) step_offset(l, in[i]);
   l->groups[0] = limn_gpu_line_groups(j->g, d[0], lanes);
-  return step_kernel(j, l, "norm");
+  return step_kernel(j, l, "normalise");
 }

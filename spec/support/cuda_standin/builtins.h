@@ -111,6 +111,14 @@ static inline double fma(double a, double b, double c) {
   return __builtin_fma(a, b, c);
 }
 
+template <class T> static inline T min(T a, T b) { return b < a ? b : a; }
+template <class T> static inline T max(T a, T b) { return a < b ? b : a; }
+/* Functions of CUDA's whose names a kernel cannot have. */
+extern "C" double norm(int, const double *), rnorm(int, const double *),
+    norm3d(double, double, double), norm4d(double, double, double, double),
+    erfinv(double), normcdf(double), sinpi(double), cospi(double),
+    rcbrt(double);
+
 /* -- Atomics --------------------------------------------------------------- */
 
 template <class T, class V> static inline T atomicAdd(T *p, V v) {
