@@ -117,12 +117,21 @@ static int scan_add_term(scan_grad *s, uint32_t at, limn_ref r) {
   return 0;
 }
 
+/* Whether a summand has the shape of the sum for sure: products, views and
+ * folded ones do; those of elements may be broadcast. */
+static bool scan_whole(const scan_grad *s, limn_arg x) {
+  int op;
+  if (!limn_arg_tensor(&s->w, x)) return false;
+  op = scan_node(s, x.u.ref)->op;
+  return op == OP_add || limn_op_get(op)->row != LIMN_ROW_E;
+}
+
 static int scan_split(scan_grad *s, uint32_t at, limn_arg x, int depth) {
   limn_arg a[2];
   if (depth < SCAN_SPLIT && x.u.ref > s->nf &&
       scan_node(s, x.u.ref)->op == OP_add) {
     memcpy(a, limn_node_args(s->w.g, x.u.ref), sizeof a);
-    if (limn_arg_tensor(&s->w, a[0]) && limn_arg_tensor(&s->w, a[1])) {
+    if (scan_whole(s, a[0]) && scan_whole(s, a[1])) {
       LIMN_TRY(scan_split(s, at, a[0], depth + 1));
       return scan_split(s, at, a[1], depth + 1);
     }
@@ -132,8 +141,9 @@ static int scan_split(scan_grad *s, uint32_t at, limn_arg x, int depth) {
 
 /* Whether a value can be stacked: it has a value of its own in each step. */
 static bool scan_stacks(const scan_grad *s, limn_arg x) {
-  int64_t i = limn_arg_tensor(&s->w, x) ? scan_input(s, x.u.ref) : s->nc;
+  int64_t i;
   if (!limn_arg_tensor(&s->w, x)) return false;
+  i = scan_input(s, x.u.ref);
   return i < s->nc + s->nx || i >= s->nin;
 }
 
@@ -143,18 +153,27 @@ static limn_ref scan_factor(scan_grad *s, limn_arg x, bool across) {
   return across ? limn_build(&s->w, OP_transpose, a, 3).u.ref : x.u.ref;
 }
 
-/* The rest of t is a product of two matrices, or such one folded. */
+/* The rest of t is a product of two matrices, perhaps folded or transposed:
+ * (a' b)' is b' a. */
 static void scan_product(scan_grad *s, scan_term *t) {
-  limn_ref r = t->rest;
+  limn_ref r = t->rest, x;
   limn_arg a[4];
-  if (scan_node(s, r)->op == OP_fold_like)
-    r = limn_node_args(s->w.g, r)[0].u.ref;
-  if (r <= s->nf || scan_node(s, r)->op != OP_matmul) return;
+  bool turned = false;
+  int op;
+  while ((op = scan_node(s, r)->op) == OP_fold_like || op == OP_transpose) {
+    limn_arg y = limn_node_args(s->w.g, r)[0];
+    if (r <= s->nf || limn_arg_rank(&s->w, y) != 2) return;
+    turned ^= op == OP_transpose;
+    r = y.u.ref;
+  }
+  if (r <= s->nf || op != OP_matmul) return;
   memcpy(a, limn_node_args(s->w.g, r), sizeof a);
   for (int i = 0; i < 2; i++)
     if (!scan_stacks(s, a[i]) || limn_arg_rank(&s->w, a[i]) != 2) return;
   t->a = scan_factor(s, a[0], !limn_arg_true(a[2]));
   t->b = scan_factor(s, a[1], limn_arg_true(a[3]));
+  if (!turned) return;
+  x = t->a, t->a = t->b, t->b = x;
 }
 
 /* The rest of t is the sum over the rows of what is stacked anyway. */

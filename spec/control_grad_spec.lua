@@ -209,6 +209,18 @@ describe("The gradient of a scan", function()
     assert.is_truthy(text:match "reverse=true.*\n  %%%d+ = matmul%(.-trans_x")
   end)
 
+  it("does so for a matrix that was transposed", function()
+    local w = nn.Parameter(randn(4, 3))
+    local g = check(function(x)
+      local h = limn.scan(function(h, row)
+        h = (limn.matmul(row, w:t()) + h):tanh()
+        return h, h
+      end, limn.zeros({2, 4}, f64), x)
+      return U.weigh(h)
+    end, {w}, randn(5, 2, 3))
+    assert.is_truthy(tostring(g):match "reverse=true.*\n  %%%d+ = matmul%(.-tr")
+  end)
+
   it("adds up what is no product of matrices", function()
     local w, m = nn.Parameter(randn(2, 3)), nn.Parameter(randn(3, 3))
     check(function(x)
