@@ -104,8 +104,8 @@ enum {
   LIMN_STEP_SCAN     /* a plan for the body */
 };
 struct limn_bind;
-#define LIMN_STEP_IN 32 /* a group has at most so many inputs, 8 outputs */
-#define LIMN_STEP_OUT 8
+#define LIMN_STEP_IN 32 /* a group has at most so many inputs, outputs */
+#define LIMN_STEP_OUT 12
 
 typedef struct limn_step {
   uint8_t kind;

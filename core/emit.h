@@ -36,6 +36,7 @@ typedef struct {
   uint8_t *deferred;   /* products emitted with their epilogue */
   int32_t *out_of;     /* per node: graph output that it becomes, or -1 */
   int32_t *write_of;   /* per node: cell that it becomes, or -1 */
+  uint16_t *given;     /* per output: 1 + the slot where a group stored it */
   int32_t *host_of;    /* per node: index in the host program, or -1 */
   int32_t *instr;      /* per node: instruction in the group being emitted */
   int32_t *instr_stamp;
@@ -87,6 +88,8 @@ int emit_places(emitter *e);
 
 /* emit_out.c: results, writes of cells, and what may be done in place. */
 int emit_outs(emitter *e);
+/* Memory for output k alone. */
+int emit_result(emitter *e, uint32_t k, limn_operand *out);
 
 /* emit_group.c */
 int emit_group(emitter *e, int32_t gi);

@@ -247,7 +247,7 @@ static int code_init(coder *k, emitter *e, int32_t gi) {
   k->gi = gi;
   k->G = &e->f->groups[gi];
   k->shape = k->G->shape;
-  k->cap = (int)k->G->nmember * 8 + 2 * LIMN_STEP_IN + 16;
+  k->cap = (int)k->G->nmember * 8 + 2 * LIMN_STEP_IN + 4 * LIMN_STEP_OUT + 16;
   k->code = limn_arena_alloc(e->a, (size_t)k->cap * sizeof *k->code);
   e->stamp++;
   return k->code ? 0 : LIMN_EMEM;
@@ -274,6 +274,42 @@ static int code_stores(coder *k) {
   return 0;
 }
 
+/* The instruction whose value is result r of an inner plan, if the group has
+ * it or can just pass it on; else -1. */
+static int code_result(coder *k, limn_ref r, int *x) {
+  emitter *e = k->e;
+  const limn_type *t = emit_type(e, r);
+  *x = -1;
+  if (e->f->group[r - 1] == k->gi) {
+    if (e->f->stored[r - 1]) *x = e->instr[r - 1];
+  } else if (limn_graph_node(e->g, r)->op == OP_input &&
+             k->nin < LIMN_STEP_IN && limn_shape_eq(&t->shape, &k->shape)) {
+    return code_operand(k, limn_aref(r), t->dtype, x);
+  }
+  return 0;
+}
+
+/* Results of an inner plan have memory of their own, each of them: a value that
+ * is several of them is stored several times, instead of being copied later,
+ * and so is an input that is one. */
+static int code_results(coder *k) {
+  emitter *e = k->e;
+  for (uint32_t i = 0; i < e->g->nout && k->nout < LIMN_STEP_OUT; i++) {
+    limn_operand o;
+    limn_ref r;
+    int x;
+    if (e->given[i] || !emit_is_tensor(e, e->g->out[i])) continue;
+    r = emit_canon(e, e->g->out[i]);
+    if (e->f->group[r - 1] >= 0 && e->out_of[r - 1] == (int32_t)i) continue;
+    LIMN_TRY(code_result(k, r, &x));
+    if (x < 0) continue;
+    LIMN_TRY(emit_result(e, i, &o));
+    LIMN_TRY(code_store(k, x, &o));
+    e->given[i] = (uint16_t)(o.slot + 1);
+  }
+  return 0;
+}
+
 static int emit_plain_group(emitter *e, int32_t gi) {
   coder k;
   limn_step *s;
@@ -281,6 +317,7 @@ static int emit_plain_group(emitter *e, int32_t gi) {
   LIMN_TRY(code_init(&k, e, gi));
   LIMN_TRY(code_members(&k, 0));
   LIMN_TRY(code_stores(&k));
+  if (e->p->inner) LIMN_TRY(code_results(&k));
   if (limn_numel(k.shape.ndim, k.shape.d) == 0) return 0;
   LIMN_TRY(emit_step(e, LIMN_STEP_GROUP, 0, k.nin, k.nout, root, &s));
   LIMN_TRY(code_finish(&k, s));

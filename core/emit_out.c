@@ -14,12 +14,27 @@ static bool emit_whole(const emitter *e, const limn_operand *o) {
          limn_numel(o->v.ndim, o->v.d) == limn_numel(i->shape.ndim, i->shape.d);
 }
 
+int emit_result(emitter *e, uint32_t k, limn_operand *out) {
+  const limn_type *t = emit_type(e, emit_canon(e, e->g->out[k]));
+  out->dtype = t->dtype;
+  LIMN_TRY(emit_slot(e, LIMN_SLOT_OUT, k, t->dtype, &t->shape, &out->slot));
+  limn_view_dense(&out->v, t->shape.ndim, t->shape.d);
+  return 0;
+}
+
 static int emit_out_tensor(emitter *e, uint32_t k, limn_out_info *out) {
   limn_ref r = emit_canon(e, e->g->out[k]);
   const limn_type *t = emit_type(e, r);
   limn_operand o, to;
   int kind;
   out->kind = LIMN_V_TENSOR;
+  if (e->given[k]) {
+    out->slot = (uint16_t)(e->given[k] - 1);
+    out->dtype = t->dtype;
+    out->whole = true;
+    limn_view_dense(&out->v, t->shape.ndim, t->shape.d);
+    return 0;
+  }
   LIMN_TRY(emit_memory(e, r, &o));
   kind = e->p->info[o.slot].kind;
   if (kind == LIMN_SLOT_TEMP ||
@@ -29,9 +44,7 @@ static int emit_out_tensor(emitter *e, uint32_t k, limn_out_info *out) {
        !emit_whole(e, &o))) {
     /* Scratch never leaves a run; a part does not keep the whole alive; the
      * results of an inner plan go where its step says. */
-    to.dtype = t->dtype;
-    LIMN_TRY(emit_slot(e, LIMN_SLOT_OUT, k, t->dtype, &t->shape, &to.slot));
-    limn_view_dense(&to.v, t->shape.ndim, t->shape.d);
+    LIMN_TRY(emit_result(e, k, &to));
     LIMN_TRY(emit_copy(e, &o, &to, r));
     o = to;
   }

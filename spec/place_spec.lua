@@ -95,6 +95,21 @@ describe("Parts", function()
     end), limn.randn(3, 4))
   end)
 
+  it("that a body gives twice, or passes on, are stored by one step",
+     function()
+    local function f(x, h)
+      local last, ys = limn.scan(function(s, row)
+        local n = (s.h + row):tanh()
+        return {h = n, before = s.h}, {n, s.h, n * row, n}
+      end, {h = h, before = h}, x)
+      return last.h, last.before, ys[1], ys[2], ys[3], ys[4]
+    end
+    local x, h = limn.randn(5, 2, 3), limn.randn(2, 3)
+    local g = everywhere(f, x, h)
+    local _, n = g:explain(x, h):gsub("\n        %d", "")
+    assert.are.equal(1, n, g:explain(x, h))
+  end)
+
   it("are put into a value in the order of the assignments", function()
     local g = everywhere(function(x, y)
       local z = limn.zeros(4, 3)
