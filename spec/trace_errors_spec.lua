@@ -1,6 +1,7 @@
 -- Every way to misuse tracing and limn.script that we know of: the message word
 -- by word, as spec/golden/*_errors.txt has it. Each says the user's line, what
--- happened, with what, and one thing to do.
+-- happened, with what, and one thing to do. LIMN_TEST_WRITE=1 writes the files
+-- anew, to be read before they are kept.
 local U = require "support.util"
 local limn = U.limn
 
@@ -36,9 +37,22 @@ local function raised(code)
   return (tostring(e):gsub(dir:gsub("%p", "%%%0") .. "/", "")) .. "\n"
 end
 
+local function write(path, list)
+  local out = {(U.read_file(path):match "^(.-\n)\n#")}
+  for _, e in ipairs(list) do
+    out[#out + 1] = ("\n# %s\n%s%s"):format(e[1], (e[2]:gsub("[^\n]+",
+      "    %0")), raised(e[2]))
+  end
+  U.write_file(path, table.concat(out))
+end
+
 local function check(path, least)
   local list = entries(path)
   assert(#list >= least)
+  if os.getenv "LIMN_TEST_WRITE" == "1" then
+    write(path, list)
+    list = entries(path)
+  end
   for _, e in ipairs(list) do
     it(e[1] .. " is refused in words that help", function()
       assert.are.equal(e[3], raised(e[2]))
