@@ -481,6 +481,10 @@ int limn_region_scan(limn_trace *outer, const limn_arg *carry, int n,
                      const limn_arg *xs, int nx, limn_trace *body,
                      bool reverse, limn_ref *out, int *cells);
 
+/* f has the inputs of xs, vjp a gradient and a result before those. */
+int limn_region_custom(limn_trace *outer, const limn_arg *xs, int n,
+                       limn_trace *f, limn_trace *vjp, limn_ref *out);
+
 /* -- grad.c -- */
 /* Append to g the gradient of `loss` (0-dim) with respect to wrt[n]; nodes
  * made before `start` are constants. out[i] is NONE when not reached. */

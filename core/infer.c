@@ -244,7 +244,7 @@ static int infer_number(limn_infer *I, const limn_node *nd, const limn_type *a,
   out->known = true;
   out->i = I->in[i].i;
   out->f = I->in[i].kind == LIMN_V_REAL ? I->in[i].f : (double)I->in[i].i;
-  if (nd->kind == LIMN_V_DTYPE) out->dtype = I->in[i].dtype;
+  if (nd->kind == LIMN_V_DTYPE) out->dtype = (uint8_t)out->i;
   return 0;
 }
 

@@ -62,13 +62,15 @@ static void region_give(limn_type *out, limn_type *results, int n) {
   out->n = results ? n : 0;
 }
 
-/* custom(xs, f, vjp): it stands for its first result, too. */
+/* custom(xs, f, vjp): it stands for its first result, too. Operands after those
+ * of f are for its gradient. */
 static int region_custom(const region_call *k, limn_type *out) {
   limn_graph *f = limn_graph_region(k->I->g, k->arg[1]);
   limn_type *results;
   if (!f || k->a[0].kind != LIMN_V_LIST)
     return region_fail(k, "there is no region");
-  LIMN_TRY(region_results(k, f, k->a[0].list, k->a[0].n, &results));
+  LIMN_TRY(region_results(k, f, k->a[0].list,
+                          LIMN_MIN(k->a[0].n, (int)f->nin), &results));
   region_give(out, results, (int)f->nout);
   if (!results) return 0;
   *out = results[0];

@@ -330,49 +330,11 @@ static int grad_print(lua_State *L) {
   return 0;
 }
 
-/* custom_node({values}, f graph, vjp graph [, y]): a node with two regions; on
- * a tape y is its value */
-static int grad_custom(lua_State *L) {
-  limn_lua *st = limn_lua_state(L);
-  limn_trace *t = st->c->trace;
-  limn_lua_graph *f = limn_lua_check_graph(st, L, 2);
-  limn_lua_graph *vjp = limn_lua_check_graph(st, L, 3);
-  limn_handle *y = limn_lua_to(st, L, 4, LIMN_U_TENSOR);
-  int n = (int)lua_objlen(L, 1);
-  limn_value *vs = lua_newuserdata(L, ((size_t)n + 1) * sizeof *vs);
-  limn_value list = {0}, out = {0};
-  limn_arg a[4] = {{0}};
-  limn_ref r;
-  uint32_t at[2];
-  grad_need(st, L);
-  for (int k = 0; k < n; k++) {
-    lua_rawgeti(L, 1, k + 1);
-    limn_lua_operand(st, L, -1, "custom", "an argument", &vs[k]);
-    lua_pop(L, 1);
-  }
-  limn_lua_check(st, L, limn_graph_add_region(t->g, f->g, &at[0]));
-  limn_lua_check(st, L, limn_graph_add_region(t->g, vjp->g, &at[1]));
-  list.tag = LIMN_A_LIST, list.list = vs, list.n = n;
-  limn_lua_check(st, L, limn_trace_arg(t, &list, &a[0]));
-  a[1] = limn_aint(at[0]), a[2] = limn_aint(at[1]);
-  limn_lua_check(st, L, limn_trace_op(t, OP_custom, a, 4, &r));
-  if (t->tape) {
-    if (!y || !y->t) return limn_lua_fail(st, L, NULL, "custom: no value");
-    limn_lua_check(st, L, limn_trace_value(t, r, y->t));
-    lua_pushvalue(L, 4);
-    return 1;
-  }
-  out.tag = LIMN_X_TRACED, out.trace = t, out.ref = r;
-  limn_lua_push(st, L, &out);
-  return 1;
-}
-
 static const luaL_Reg grad_functions[] = {
     {"grad_watch", grad_watch}, {"grad_stop", grad_stop},
     {"gradient", grad_gradient},
     {"fresh", grad_fresh},      {"detach", grad_detach},
     {"print_node", grad_print},
-    {"custom_node", grad_custom},
     {NULL, NULL}};
 
 void limn_lua_open_grad(limn_lua *st, lua_State *L) {

@@ -18,16 +18,18 @@ static int region_input(lua_State *L) {
   return limn_lua_push_input(st, L, t, name, &hint);
 }
 
-/* The list of tensors at i as arguments of trace t, in a userdata. */
+/* The list at i, of tensors or (any) plan values too, as arguments of trace t,
+ * in a userdata. */
 static limn_arg *region_args(limn_lua *st, lua_State *L, int i, limn_trace *t,
-                             int *n) {
+                             bool any, int *n) {
   limn_arg *a;
   limn_value v;
   *n = (int)lua_objlen(L, i);
   a = lua_newuserdata(L, ((size_t)*n + 1) * sizeof *a);
   for (int k = 0; k < *n; k++) {
     lua_rawgeti(L, i, k + 1);
-    limn_lua_operand(st, L, -1, "control flow", "the value", &v);
+    if (!any || !limn_lua_value(st, L, -1, &v))
+      limn_lua_operand(st, L, -1, "control flow", "the value", &v);
     limn_lua_check(st, L, limn_trace_arg(t, &v, &a[k]));
     lua_pop(L, 1);
   }
@@ -53,6 +55,10 @@ static int region_give(lua_State *L) {
     lua_settop(L, 3);
     lua_rawgeti(L, 2, k);
     lua_rawgeti(L, 3, k);
+    if (lua_type(L, 4) == LUA_TBOOLEAN && lua_isnil(L, 5)) { /* none */
+      limn_lua_check(st, L, limn_graph_add_out(t->g, limn_none()));
+      continue;
+    }
     if (!limn_lua_value(st, L, 4, &v))
       return limn_lua_fail(st, L, NULL, "result %d is no tensor", k);
     if (lua_type(L, 5) == LUA_TSTRING)
@@ -112,7 +118,7 @@ static int region_while(lua_State *L) {
   limn_trace *body = limn_lua_check_trace(st, L, 3);
   limn_ref r;
   int n;
-  limn_arg *carry = region_args(st, L, 1, t, &n);
+  limn_arg *carry = region_args(st, L, 1, t, false, &n);
   limn_lua_check(st, L, limn_region_while(t, carry, n, test, body, &r));
   lua_createtable(L, n, 0);
   region_picks(st, L, t, r, 0, n, 0);
@@ -125,14 +131,104 @@ static int region_scan(lua_State *L) {
   limn_trace *t = region_outer(st, L), *body = limn_lua_check_trace(st, L, 3);
   limn_ref r;
   int n, nx, ny, cells;
-  limn_arg *carry = region_args(st, L, 1, t, &n);
-  limn_arg *xs = region_args(st, L, 2, t, &nx);
+  limn_arg *carry = region_args(st, L, 1, t, false, &n);
+  limn_arg *xs = region_args(st, L, 2, t, false, &nx);
   ny = (int)body->g->nout - n;
   limn_lua_check(st, L, limn_region_scan(t, carry, n, xs, nx, body,
                                          lua_toboolean(L, 4), &r, &cells));
   lua_createtable(L, n + ny, 0);
   region_picks(st, L, t, r, 0, n, 0);
   region_picks(st, L, t, r, n + cells, ny, n);
+  return 1;
+}
+
+/* On a tape: what node r, of a custom function, gives. Values are there for
+ * all its operands, cells' on the device of the others. */
+static int region_value(limn_trace *t, limn_ref r, limn_device *dev,
+                        limn_run_arg *in, limn_result *out) {
+  limn_graph *g = t->g, *f;
+  limn_context *c = t->c;
+  uint64_t seed = c->seed, draw = c->draws;
+  limn_arg xs = limn_node_args(g, r)[0];
+  int rc;
+  f = limn_graph_region(g, limn_node_args(g, r)[1]);
+  for (uint32_t i = 0; i < f->nin; i++) {
+    limn_arg x = g->args[xs.u.at + i];
+    const limn_node *nd =
+        x.tag == LIMN_A_REF ? limn_graph_node(g, x.u.ref) : NULL;
+    in[i].number = x.tag == LIMN_A_REAL ? x.u.f : nd ? 0 : (double)x.u.i;
+    if (!nd) continue;
+    in[i].t = x.u.ref <= t->nvalue ? t->value[x.u.ref - 1] : NULL;
+    if (!in[i].t)
+      return limn_fail(c, LIMN_ETRACE, "custom: operand %u has no value",
+                       i + 1);
+    if (nd->op == OP_cell && in[i].t->st->dev != dev)
+      LIMN_TRY(limn_cell_get(g->cell[g->args[nd->args].u.i].cell, dev,
+                             &in[i].t));
+  }
+  c->seed = limn_random_key(seed, 0, draw);
+  c->draws = 0;
+  rc = limn_graph_run(f, NULL, in, NULL, out);
+  c->seed = seed;
+  c->draws = draw + 1;
+  return rc;
+}
+
+/* Push the value of node r on a tape, which notes it. */
+static void region_push_value(limn_lua *st, lua_State *L, limn_trace *t,
+                              limn_ref r, limn_device *dev) {
+  limn_graph *f = limn_graph_region(t->g, limn_node_args(t->g, r)[1]);
+  size_t n = (f->nin + 1u) * sizeof(limn_run_arg);
+  limn_run_arg *in = lua_newuserdata(L, n);
+  limn_result out = {0};
+  limn_handle *h;
+  memset(in, 0, n);
+  h = limn_lua_new_tensor(st, L);
+  limn_lua_check(st, L, region_value(t, r, dev, in, &out));
+  h->t = out.t;
+  limn_lua_check(st, L, limn_trace_value(t, r, h->t));
+}
+
+/* custom_node({values}, f, vjp): a node with a gradient of its own; f and vjp
+ * are regions that were left, or those of such a node */
+static int region_custom(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = st->c->trace;
+  limn_lua_graph *f = limn_lua_to(st, L, 2, LIMN_U_GRAPH);
+  limn_value out = {0};
+  limn_device *dev = NULL;
+  limn_ref r;
+  int n;
+  limn_arg *xs, a[4] = {{0}};
+  if (!t) return limn_lua_fail(st, L, NULL, "custom needs a recording");
+  for (int k = 1; k <= (int)lua_objlen(L, 1) && !dev; k++) {
+    limn_handle *h;
+    lua_rawgeti(L, 1, k);
+    h = limn_lua_to(st, L, -1, LIMN_U_TENSOR);
+    if (h && h->t && h->t->v.ndim) dev = h->t->st->dev;
+    lua_pop(L, 1);
+  }
+  xs = region_args(st, L, 1, t, f != NULL, &n);
+  if (f) {
+    uint32_t at[2];
+    limn_lua_graph *vjp = limn_lua_check_graph(st, L, 3);
+    limn_lua_check(st, L, limn_graph_add_region(t->g, f->g, &at[0]));
+    limn_lua_check(st, L, limn_graph_add_region(t->g, vjp->g, &at[1]));
+    a[0].tag = LIMN_A_LIST, a[0].n = (uint32_t)n;
+    limn_lua_check(st, L, limn_graph_push_args(t->g, xs, a[0].n, &a[0].u.at));
+    a[1] = limn_aint(at[0]), a[2] = limn_aint(at[1]);
+    limn_lua_check(st, L, limn_trace_op(t, OP_custom, a, 4, &r));
+  } else {
+    limn_lua_check(st, L, limn_region_custom(
+        t, xs, n, limn_lua_check_trace(st, L, 2),
+        limn_lua_check_trace(st, L, 3), &r));
+  }
+  if (t->tape) {
+    region_push_value(st, L, t, r, dev ? dev : limn_device_cpu(st->c));
+    return 1;
+  }
+  out.tag = LIMN_X_TRACED, out.trace = t, out.ref = r;
+  limn_lua_push(st, L, &out);
   return 1;
 }
 
@@ -237,6 +333,7 @@ static const luaL_Reg region_functions[] = {
     {"region_input", region_input}, {"region_leave", region_leave},
     {"region_give", region_give},   {"region_run", region_run},
     {"region_step", region_step},   {"region_same", region_same},
+    {"custom_node", region_custom},
     {"on_node", region_on},         {"on_guard", region_on_guard},
     {"kind_of", region_kind_of},    {"set_replay", region_set_replay},
     {"cond_node", region_cond},     {"while_node", region_while},

@@ -448,3 +448,47 @@ bail:
   region_close(&s);
   return rc;
 }
+
+/* The operands of a custom node are f's own, then what f captured, then what
+ * its gradient did. */
+static int region_joined(limn_trace *outer, const limn_arg *xs, uint32_t n,
+                         const region_set s[2], limn_arg *out) {
+  uint32_t all = n + s[0].noperand + s[1].noperand;
+  size_t bytes = (all + 1u) * sizeof *xs;
+  limn_arg *a = limn_alloc(outer->c, bytes);
+  int rc;
+  if (!a) return LIMN_EMEM;
+  if (n) memcpy(a, xs, n * sizeof *a);
+  for (int i = 0; i < 2; n += s[i++].noperand)
+    if (s[i].noperand)
+      memcpy(a + n, s[i].operand, s[i].noperand * sizeof *a);
+  rc = region_list(outer->g, a, all, out);
+  limn_free(outer->c, a, bytes);
+  return rc;
+}
+
+int limn_region_custom(limn_trace *outer, const limn_arg *xs, int n,
+                       limn_trace *f, limn_trace *vjp, limn_ref *out) {
+  region_set s[2] = {
+      {outer, {f}, 1, (uint32_t)n, NULL, 0, 0, NULL, 0, 0},
+      {outer, {vjp}, 1, (uint32_t)n + 2, NULL, 0, 0, NULL, 0, 0}};
+  limn_arg a[4] = {{0}};
+  int rc = 0;
+  for (int i = 0; i < 2; i++) {
+    limn_trace *t = s[i].t[0];
+    LIMN_GO(region_open(&s[i]));
+    if (t->nwrote)
+      LIMN_GO(limn_fail(outer->c, LIMN_ETRACE,
+                        "a custom function cannot assign to %s",
+                        t->wrote[0].cell->name ? t->wrote[0].cell->name
+                                               : "a cell"));
+    LIMN_GO(region_finish(&s[i]));
+    LIMN_GO(region_arrange(&s[i], s[i].own, 0));
+    LIMN_GO(region_add(&s[i], t, &a[1 + i]));
+  }
+  LIMN_GO(region_joined(outer, xs, (uint32_t)n, s, &a[0]));
+  LIMN_GO(limn_trace_op(outer, OP_custom, a, 4, out));
+bail:
+  for (int i = 0; i < 2; i++) region_close(&s[i]);
+  return rc;
+}

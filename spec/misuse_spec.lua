@@ -155,6 +155,47 @@ describe("limn.custom", function()
     end
   end)
 
+  it("captures what is around it, in bodies and files too", function()
+    local w = limn.nn.Parameter(limn.tensor {1, 2, 3})
+    w.name = "w"
+    local function f(x, s)
+      local n = x:size(1)
+      local c = limn.custom(function(v)
+        return v * w + s * n + limn.rand(3, v.device)
+      end, function(g, y) return g * w * n + y * 0 + s end)
+      return c(x) + limn.map(function(r) return c(x) * r end, x):sum(1)
+    end
+    local x, s = limn.tensor {1, -1, 2}, limn.tensor {3, 4, 5}
+    local g = limn.trace(f, x, s)
+    local df = limn.grad(function(v, t) return (f(v, t):sum()) end)
+    local dg = limn.grad(function(v, t) return (g(v, t):sum()) end)
+    local traced = limn.trace(df, x, s)
+    local loaded
+    U.with_file(function(path)
+      limn.save(path, {g = g, traced = traced})
+      loaded = limn.load(path)
+    end)
+    U.each_device(function(dev)
+      local a, b = x:to(dev), s:to(dev)
+      local function seeded(h)
+        limn.manual_seed(1)
+        local y = h(a, b)
+        return y
+      end
+      for _, h in ipairs {g, loaded.g} do U.close(seeded(h), seeded(f)) end
+      for _, h in ipairs {dg, traced, loaded.traced} do
+        U.close(seeded(h), seeded(df))
+      end
+    end)
+    local cell = limn.nn.Buffer(limn.zeros())
+    U.message(function()
+      limn.trace(limn.custom(function(v)
+        cell:assign(v:sum())
+        return v
+      end, function(g2) return g2 end), x)
+    end, "a custom function cannot assign to")
+  end)
+
   it("counts results and gradients", function()
     local two = limn.custom(function(x) return x, x end, print)
     local more = limn.custom(function(x) return x end,

@@ -206,26 +206,51 @@ end
 
 -- -- limn.custom ----------------------------------------------------------
 
--- A graph of f for inputs like these ({dtype, sizes} each); gives the graph
--- and how many results it has, and the type of the first.
-local function region(name, f, types, names)
-  local tr = core.trace_begin(name, "trace")
-  local ok, g, count, dtype, sizes = pcall(function()
-    local args = {n = #types}
-    for i, t in ipairs(types) do
-      args[i] = core.trace_spec(tr, names[i], t[1], t[2], {})
+-- f as a region with inputs like these values: it, and what f gives.
+local function region(name, f, values, names)
+  local tr = core.trace_begin(name, "region")
+  local ok, r = pcall(function()
+    local args = {n = #values}
+    for i = 1, #values do
+      args[i] = core.region_input(tr, names[i], values[i], false)
     end
-    core.trace_signature(tr, args)
     local r = pack(f(unpack(args, 1, args.n)))
-    local d, s
-    if core.type(r[1]) == "tensor" then d, s = core.hint_of(r[1]) end
-    return core.trace_end(tr, r), r.n, d, s
+    core.region_leave(tr)
+    return r
   end)
   if not ok then
     core.trace_abort(tr)
-    error(g, 0)
+    error(r, 0)
   end
-  return g, count, dtype, sizes
+  return tr, r
+end
+
+-- The node of f and vjp; `open` gets the regions, which the caller closes.
+local function custom_node(f, vjp, args, open)
+  local names = {}
+  for i = 1, args.n do
+    if core.type(args[i]) ~= "tensor" and core.type(args[i]) ~= "cell" then
+      fail(("custom: argument %d must be a tensor, not a %s"):format(i,
+        type(args[i])), "numbers can be upvalues of f and vjp")
+    end
+    names[i] = "x" .. i
+  end
+  local fr, r = region("custom", f, args, names)
+  open[1] = fr
+  if r.n ~= 1 or core.type(r[1]) ~= "tensor" then
+    fail "custom: f must return one tensor"
+  end
+  local vr, back = region("vjp", vjp, {r[1], r[1], unpack(args, 1, args.n)},
+    {"g", "y", unpack(names)})
+  open[2] = vr
+  if back.n > args.n then
+    fail(("custom: vjp gives %d gradients for %d argument%s"):format(back.n,
+      args.n, args.n == 1 and "" or "s"))
+  end
+  for i = 1, back.n do back[i] = back[i] or false end
+  core.region_give(fr, r, {false})
+  core.region_give(vr, back, {})
+  return (core.custom_node(args, fr, vr))
 end
 
 --- limn.custom(f, vjp) -> function: one node with a gradient of its own. vjp(g,
@@ -241,29 +266,11 @@ function M.custom(f, vjp)
       local y = core.region_run(f, ...)
       return y
     end
-    local types, names = {}, {}
-    for i = 1, args.n do
-      if core.type(args[i]) ~= "tensor" and core.type(args[i]) ~= "cell" then
-        fail(("custom: argument %d must be a tensor, not a %s"):format(i,
-          type(args[i])), "numbers can be upvalues of f and vjp")
-      end
-      types[i] = {core.hint_of(args[i])}
-      names[i] = "x" .. i
-    end
-    local fg, n, dtype, sizes = region("custom", f, types, names)
-    if n ~= 1 or not dtype then fail "custom: f must return one tensor" end
-    local vtypes = {{dtype, sizes}, {dtype, sizes}, unpack(types)}
-    local vg, back = region("vjp", vjp, vtypes, {"g", "y", unpack(names)})
-    if back > args.n then
-      fail(("custom: vjp gives %d gradients for %d argument%s"):format(back,
-        args.n, args.n == 1 and "" or "s"))
-    end
-    local y
-    if recording == "tape" then
-      y = core.region_run(core.run, fg, unpack(args, 1, args.n))
-    end
-    local out = core.custom_node(args, fg, vg, y)
-    return out
+    local open = {}
+    local ok, y = pcall(custom_node, f, vjp, args, open)
+    for i = 1, #open do core.trace_abort(open[i]) end
+    if not ok then error(y, 0) end
+    return y
   end
 end
 
