@@ -125,17 +125,19 @@ describe("A device in the graph:", function()
       end
       return state
     end
-    local cell = Cell(2, 5)
-    U.each_pair(function(from, to)
-      local g = limn.trace(cell, limn.randn(4, 3, 2, from))
-      check_text(tostring(g))
-      for _, rows in ipairs {7, 1, 0} do
-        local x = limn.randn(rows, 3, 2)
-        local y = g(x:to(to))
-        assert.are.equal(to, y.device)
-        U.close(y, cell(x), 1e-5)
-      end
-    end)
+    for _, cell in ipairs {Cell(2, 5), nn.LSTM(2, 5, {batch_first = true}),
+                           nn.GRU(2, 5, {batch_first = true})} do
+      U.each_pair(function(from, to)
+        local g = limn.trace(cell, limn.randn(4, 3, 2, from))
+        check_text(tostring(g))
+        for _, rows in ipairs {7, 1, 0} do
+          local x = limn.randn(rows, 3, 2)
+          local y = g(x:to(to))
+          assert.are.equal(to, y.device)
+          U.close(y, (cell(x)), 1e-5)
+        end
+      end)
+    end
   end)
 
   it("no op leaks a constant to the device of the trace: all of the op table",
