@@ -164,6 +164,7 @@ static int cpu_prepare(struct limn_device *d, limn_step *s) {
     case LIMN_STEP_CONV3: return limn_cpu_conv_prepare(d, s);
     case LIMN_STEP_ARG: return limn_cpu_arg_prepare(d, s);
     case LIMN_STEP_ROW: return limn_cpu_row_prepare(d, s);
+    case LIMN_STEP_POOL: return limn_cpu_pool_prepare(d, s);
     case LIMN_STEP_NORM: return limn_cpu_norm_prepare(d, s);
     case LIMN_STEP_CUM: return limn_cpu_cum_prepare(d, s);
     case LIMN_STEP_SELECT: return limn_cpu_select_prepare(d, s);
@@ -243,6 +244,7 @@ static bool cpu_supports(struct limn_device *d, int op, int dtype) {
     case OP_scatter_add: case OP_scatter: case OP_argsort:
     case OP_conv3: case OP_cholesky: case OP_solve: case OP_solve_triangular:
     case OP_lu_parts: case OP_eigh_parts: case OP_svd_parts: case OP_qr_parts:
+    case OP_max_pool2_f32: case OP_max_pool2_f32_back:
       return true;
   }
   return false;

@@ -91,6 +91,10 @@ enum {
                             scatter: = instead of += */
   LIMN_STEP_SORT,    /* argsort: in[0] [outer, n, inner] dense -> out[0] int64,
                         positions + base; descending in flag */
+  LIMN_STEP_POOL,    /* CPU only. max_pool2_f32: in[0] the windows of x, a view
+                        [planes, down, across, kernel...] -> out[0] [planes,
+                        down, across] dense. max_pool2_f32_back: y and g like
+                        that too -> out[0] [planes, height, width] */
   LIMN_STEP_CONV3,   /* CPU only. flag: in[0] weights [O, C, 3, 3] dense ->
                         out[0] [16, O, C]; else in[0] [N, C, H, W] and those
                         -> out[0] [N, O, H', W']: all dense float32 */

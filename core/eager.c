@@ -126,7 +126,8 @@ static bool eager_is_input(const eager_call *e, const limn_param *p) {
   if (p->type == 'T' || p->type == 'L') return true;
   if (p->type == 'i')
     return strcmp(p->name, "base") && strcmp(p->name, "draw") &&
-           strcmp(p->name, "groups") && e->op != OP_pool;
+           strcmp(p->name, "groups") && e->op != OP_pool &&
+           e->op != OP_max_pool2 && e->op != OP_max_pool2_back;
   return p->type == 'r' && e->op == OP_pad;
 }
 

@@ -440,6 +440,7 @@ bool limn_op_widens(int op) {
   case OP_rms_norm_sums:
   case OP_batch_norm:
   case OP_pool:
+  case OP_max_pool2_back:
   case OP_prod:
   case OP_cumprod:
     return true;

@@ -1,5 +1,6 @@
 /* Pooling: the largest, or the sum, of each window along one dim. Windows over
- * more dims are pooled along one after another. */
+ * more dims are pooled along one after another, but for max_pool2, which has a
+ * kernel on the CPU. */
 #include "pass.h"
 
 #define ADD(x, y) limn_calc2(b, OP_add, x, y)
@@ -149,23 +150,120 @@ static void pool_parts(const pool_call *p, limn_arg y, limn_arg g,
   }
 }
 
-void grad_pool(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
-               limn_arg *out) {
+static limn_arg pool_back(limn_builder *b, const limn_arg *a, limn_arg y,
+                          limn_arg g) {
   pool_call p;
-  limn_arg *part;
+  limn_arg *part, x;
   size_t bytes;
-  if (!limn_grad_wants(&out[0]) || !pool_read(b, a, &p)) return;
+  if (!pool_read(b, a, &p)) return limn_none();
   bytes = (size_t)p.kernel * sizeof *part;
   part = limn_alloc(b->c, bytes);
   if (!part) {
     b->rc = LIMN_EMEM;
-    return;
+    return limn_none();
   }
   pool_parts(&p, y, g, part);
   if (limn_arg_is(p.stride, (double)p.kernel) && limn_arg_is(p.dilation, 1) &&
       p.rank < LIMN_MAXDIM)
-    out[0] = pool_weave(&p, part);
+    x = pool_weave(&p, part);
   else
-    out[0] = pool_spread(&p, part);
+    x = pool_spread(&p, part);
   limn_free(b->c, part, bytes);
+  return x;
+}
+
+void grad_pool(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
+               limn_arg *out) {
+  if (limn_grad_wants(&out[0])) out[0] = pool_back(b, a, y, g);
+}
+
+/* -- Over the last two dims -- */
+
+/* Kernels and strides, two each, come after the tensors. */
+enum { POOL2_INTS = 4 };
+
+int infer_max_pool2(limn_context *c, const limn_type *a, limn_type *out) {
+  LIMN_TRY(limn_rule_tensor(c, &a[0], "x", out));
+  if (out->shape.ndim < 2)
+    return limn_fail(c, LIMN_ESHAPE, "x has %d dims; windows need two",
+                     out->shape.ndim);
+  for (int i = 0; i < 2; i++) {
+    limn_type one[6] = {*out, {0}, a[1 + i], a[3 + i], {0}, {0}};
+    one[1].kind = one[4].kind = LIMN_V_INT;
+    one[1].known = one[4].known = true, one[1].i = i - 2, one[4].i = 1;
+    one[5].kind = LIMN_V_STR, one[5].known = true, one[5].s = "max";
+    LIMN_TRY(infer_pooled(c, one, out));
+  }
+  return 0;
+}
+
+int infer_max_pool2_back(limn_context *c, const limn_type *a,
+                         limn_type *out) {
+  limn_type like[1 + POOL2_INTS] = {a[0]}, y, g;
+  memcpy(like + 1, a + 3, POOL2_INTS * sizeof *like);
+  LIMN_TRY(infer_max_pool2(c, like, out));
+  LIMN_TRY(limn_rule_tensor(c, &a[1], "y", &y));
+  LIMN_TRY(limn_rule_tensor(c, &a[2], "g", &g));
+  if (!limn_shape_eq(&y.shape, &out->shape) ||
+      !limn_shape_eq(&g.shape, &out->shape))
+    return limn_fail(c, LIMN_ESHAPE, "y and g have the windows' shape");
+  return limn_rule_result(c, g.dtype, &a[0].shape, out);
+}
+
+/* The arguments of pool for dim i - 2, from those of max_pool2. */
+static void pool2_args(limn_builder *b, limn_arg x, const limn_arg *ints,
+                       int i, limn_arg *out) {
+  out[0] = x;
+  out[1] = limn_aint(i - 2);
+  out[2] = ints[i], out[3] = ints[2 + i];
+  out[4] = limn_aint(1);
+  out[5] = limn_build_str(b, "max");
+}
+
+limn_arg expand_max_pool2_f32(limn_builder *b, const limn_arg *a) {
+  limn_arg one[6], x = a[0];
+  for (int i = 1; i >= 0; i--) {
+    pool2_args(b, x, a + 1, i, one);
+    x = limn_build(b, OP_pool, one, 6);
+  }
+  return x;
+}
+
+limn_arg expand_max_pool2_f32_back(limn_builder *b, const limn_arg *a) {
+  limn_arg last[6], one[6], rows, g;
+  pool2_args(b, a[0], a + 3, 1, last);
+  rows = limn_build(b, OP_pool, last, 6);
+  pool2_args(b, rows, a + 3, 0, one);
+  g = pool_back(b, one, a[1], a[2]);
+  return pool_back(b, last, rows, g);
+}
+
+/* The kernel's row where all n tensors are float32; the plan keeps one. */
+static limn_arg pool2_choose(limn_builder *b, int op, const limn_arg *a, int n,
+                             limn_arg other) {
+  limn_arg ok = limn_abool(true), t;
+  for (int i = 0; i < n; i++) {
+    t = limn_build1(b, OP_dtypeof, a[i]);
+    t = limn_build2(b, OP_is, t, limn_adtype(LIMN_F32));
+    ok = limn_calc2(b, OP_logical_and, ok, t);
+  }
+  return WHERE(ok, limn_build(b, op, a, n + POOL2_INTS), other);
+}
+
+limn_arg expand_max_pool2(limn_builder *b, const limn_arg *a) {
+  return pool2_choose(b, OP_max_pool2_f32, a, 1, expand_max_pool2_f32(b, a));
+}
+
+limn_arg expand_max_pool2_back(limn_builder *b, const limn_arg *a) {
+  return pool2_choose(b, OP_max_pool2_f32_back, a, 3,
+                      expand_max_pool2_f32_back(b, a));
+}
+
+void grad_max_pool2(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
+                    limn_arg *out) {
+  limn_arg back[3 + POOL2_INTS] = {a[0], y, g};
+  if (!limn_grad_wants(&out[0])) return;
+  memcpy(back + 3, a + 1, POOL2_INTS * sizeof *back);
+  g = limn_build(b, OP_max_pool2_back, back, 3 + POOL2_INTS);
+  out[0] = limn_fold_like(b, g, a[0]);
 }

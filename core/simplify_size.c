@@ -39,6 +39,8 @@ static limn_arg simp_shape_step(const limn_graph *g, limn_arg x) {
   case OP_layer_norm_back:
   case OP_rms_norm_back:
   case OP_batch_norm:
+  case OP_max_pool2_back:
+  case OP_max_pool2_f32_back:
   case OP_update:
   case OP_index_add:
   case OP_scatter:

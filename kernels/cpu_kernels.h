@@ -65,6 +65,10 @@ typedef struct {
   /* out[i] = y[i] (g[i] - s), or with log g[i] - e^y[i] s. */
   void (*row_back)(const float *y, const float *g, float s, bool log,
                    float *out, int64_t n);
+  /* A plane's windows, see cpu_pool_isa.h. rows: scratch. */
+  void (*pool)(const limn_view *v, const float *x, float *rows, float *out);
+  void (*pool_back)(const limn_view *v, const float *x, const float *y,
+                    const float *g, float *out);
   /* Transforms of cpu_conv.c; see cpu_conv_isa.h. */
   void (*conv_input)(const float *const rows[4], int64_t tiles, float *v,
                      int64_t step);
@@ -126,6 +130,7 @@ void limn_cpu_reduce_discard(limn_device *d, limn_step *s);
 int limn_cpu_conv_prepare(limn_device *d, limn_step *s);
 int limn_cpu_row_prepare(limn_device *d, limn_step *s);
 int limn_cpu_norm_prepare(limn_device *d, limn_step *s);
+int limn_cpu_pool_prepare(limn_device *d, limn_step *s);
 int limn_cpu_arg_prepare(limn_device *d, limn_step *s);
 int limn_cpu_cum_prepare(limn_device *d, limn_step *s);
 int limn_cpu_select_prepare(limn_device *d, limn_step *s);

@@ -460,6 +460,7 @@ static void loops_row_back(const float *y, const float *g, float s, bool log,
 }
 
 #include "cpu_conv_isa.h"
+#include "cpu_pool_isa.h"
 
 const limn_cpu_loops LOOPS_TABLE = {
     {loops_load_f32, loops_load_f64, loops_load_i64},
@@ -483,6 +484,8 @@ const limn_cpu_loops LOOPS_TABLE = {
     loops_norm_add,
     loops_dot,
     loops_row_back,
+    loops_pool,
+    loops_pool_back,
     conv_input,
     conv_output,
     conv_weights,

@@ -237,6 +237,49 @@ describe("Pools", function()
     end)
   end)
 
+  -- max_pool2, max_pool2_back, and max_pool2_f32 and max_pool2_f32_back behind
+  -- them, against one dim after another.
+  it("over two dims agree with pools along each, and their gradients",
+     function()
+    local function one(x, o)
+      for i = 2, 1, -1 do
+        x = limn.pool(x, i - 3, o[1][i], o[2][i], 1, "max")
+      end
+      return x
+    end
+    local function two(x, o)
+      return limn.max_pool2(x, o[1][1], o[1][2], o[2][1], o[2][2])
+    end
+    local function results(f, o, x, t)
+      local g = limn.grad(function(u) return (f(u, o) * t):sum() end)
+      local h = limn.grad(function(u) return (g(u) * u):square():sum() end)
+      return f(x, o), g(x), h(x)
+    end
+    local shapes = {{2, 3, 9, 37}, {1, 6, 70}, {2, 8, 8}}
+    local options = {{{2, 2}, {2, 2}}, {{3, 2}, {1, 3}}, {{1, 3}, {2, 1}},
+                     {{2, 2}, {3, 2}}, {{4, 4}, {2, 2}}}
+    U.each_device(function(dev)
+      for _, shape in ipairs(shapes) do
+        for _, o in ipairs(options) do
+          -- Whole numbers: many windows hold equals.
+          local x = limn.randint(1, 3, shape, "float32"):to(dev)
+          local t = limn.randn(two(x, o):size()):to(dev)
+          local g = limn.trace(function(a, b)
+            return results(two, o, a, b)
+          end, x, t)
+          local want = {results(one, o, x, t)}
+          for i, y in ipairs {g(x, t)} do U.close(y, want[i], 1e-5, "max") end
+          local y = two(limn.where(x:eq(2), 0 / 0, x), o)
+          local w = one(limn.where(x:eq(2), 0 / 0, x), o)
+          U.equal(y:isnan():to "int64", w:isnan():to "int64")
+        end
+      end
+    end)
+    U.message(function()
+      limn.max_pool2_f32(limn.ones {2, 2, dtype = "int8"}, 2, 2, 2, 2)
+    end, "float32", "int8")
+  end)
+
   it("pass NaN on and ignore their margins", function()
     local x = limn.tensor({-1, 0 / 0, -3, -4}):reshape(1, 1, 4)
     local y = nn.max_pool1d(x, 2, {stride = 2, padding = 1})

@@ -397,6 +397,23 @@ S.cases = {
         return v
       end)
     end},
+  max_pool2 = {call = function(a)
+      return a:max_pool2(2, 3, 1, 2)
+    end,
+    on = {{{2, 5, 7}}, {{1, 3, 3}}, {{0, 4, 4}}},
+    want = function(a)
+      local s = a.shape
+      return build({s[1], s[2] - 1, math.floor((s[3] - 3) / 2) + 1},
+                   function(at)
+        local v = -math.huge
+        for i = 0, 1 do
+          for j = 0, 2 do
+            v = math.max(v, get(a, at[1], at[2] + i, 2 * at[3] + j))
+          end
+        end
+        return v
+      end)
+    end},
   tile = {call = function(a) return a:tile(2, 3) end,
     on = {{{2, 2}}, {{1, 1}}, {{0, 2}}},
     want = function(a)
@@ -548,7 +565,8 @@ S.elsewhere = {
   solve_triangular = "linalg_spec.lua", lu_parts = "linalg_spec.lua",
   eigh_parts = "linalg_spec.lua", svd_parts = "linalg_spec.lua",
   qr_parts = "linalg_spec.lua", pinv = "linalg_spec.lua",
-  conv3 = "conv_spec.lua",
+  conv3 = "conv_spec.lua", max_pool2_back = "conv_spec.lua",
+  max_pool2_f32 = "conv_spec.lua", max_pool2_f32_back = "conv_spec.lua",
   rand = "random_spec.lua", randn = "random_spec.lua",
   randint = "random_spec.lua", rand_bits = "random_spec.lua",
   rand_like = "random_spec.lua", randn_like = "random_spec.lua",

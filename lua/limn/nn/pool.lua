@@ -49,8 +49,12 @@ local function along(x, n, o, how)
     end
     return y
   end
+  local k, s, d = o.kernel, o.stride, o.dilation
+  if n == 2 and how == "max" and d[1] == 1 and d[2] == 1 then
+    return (limn.max_pool2(x, k[1], k[2], s[1], s[2]))
+  end
   for i = n, 1, -1 do
-    x = limn.pool(x, i - n - 1, o.kernel[i], o.stride[i], o.dilation[i], how)
+    x = limn.pool(x, i - n - 1, k[i], s[i], d[i], how)
   end
   return x
 end
