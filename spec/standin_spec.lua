@@ -274,6 +274,20 @@ describe("the stand-in for CUDA #standin", function()
     assert(text:find "nan", text)
   end)
 
+  it("gives NaN from a lane that has returned", function()
+    right([[
+      local f = kernel [=[
+        extern "C" __global__ void k(float *p) {
+          if (threadIdx.x == 1) return;
+          float there = __shfl_down_sync(0xffffffffu, 1.0f, 2);
+          float gone = __shfl_down_sync(0xffffffffu, 1.0f, 1);
+          if (threadIdx.x == 0) p[0] = there, p[1] = gone;
+        }]=]
+      local p = alloc(8)
+      ok(launch(f, 1, 3, p))
+      print(floats(p, 2))]], "1 nan")
+  end)
+
   it("catches launches that do not fit", function()
     local store = [[
       local f = kernel 'extern "C" __global__ void k(int *p) { *p = 1; }'

@@ -224,9 +224,13 @@ static int run_warps(void) {
     int first = t / 32 * 32;
     unsigned mask = h->mask;
     if (h->state != RUN_WARP || !run_warp_ready(t)) continue;
-    for (i = 0; i < 32 && first + i < run.threads; i++)
-      if ((mask >> i & 1) && run.thread[first + i].state == RUN_WARP)
-        run.thread[first + i].state = RUN_READY, n++;
+    for (i = 0; i < 32; i++) {
+      run_thread *o = &run.thread[first + i];
+      if (first + i >= run.threads || o->state == RUN_DONE)
+        run.slot[t / 32][h->turn ^ 1][i] = UINT64_MAX; /* reads as NaN */
+      else if ((mask >> i & 1) && o->state == RUN_WARP)
+        o->state = RUN_READY, n++;
+    }
   }
   return n;
 }
