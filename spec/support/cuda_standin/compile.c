@@ -198,17 +198,35 @@ static char **compile_environment(void) {
   return list;
 }
 
-/* Runs the compiler; its words go to the log. -O1 is where compiling and
- * running together take least. */
+/* -O1 is where compiling and running together take least. */
+#define COMPILE_FLAGS                                                        \
+  "-x", "c++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC",                \
+      "-fvisibility=hidden", "-ffp-contract=off", "-fno-exceptions",         \
+      "-fno-rtti", "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno",     \
+      "-nostdlib", "-Wl,-Bsymbolic", "-include", STANDIN_FOLDER "/builtins.h"
+
+/* All that decides what a source becomes. */
+static uint64_t compile_setup(void) {
+  static const char *const flags[] = {COMPILE_FLAGS};
+  const char *files[] = {STANDIN_FOLDER "/builtins.h", STANDIN_FOLDER "/abi.h"};
+  const char *cxx = compile_setting("STANDIN_CXX", "g++");
+  uint64_t h = standin_hash(2, cxx, strlen(cxx));
+  size_t i, n;
+  for (i = 0; i < sizeof flags / sizeof flags[0]; i++)
+    h = standin_hash(h, flags[i], strlen(flags[i]));
+  for (i = 0; i < 2; i++) {
+    char *text = compile_read(files[i], &n);
+    h = standin_hash(h, text, n);
+    free(text);
+  }
+  return h;
+}
+
+/* Runs the compiler; its words go to the log. */
 static int compile_call(const char *from, const char *to, const char *log) {
   const char *cxx = compile_setting("STANDIN_CXX", "g++");
-  const char *argv[] = {cxx, "-x", "c++", "-std=c++17", "-O1", "-w",
-                        "-shared", "-fPIC", "-fvisibility=hidden",
-                        "-ffp-contract=off", "-fno-exceptions", "-fno-rtti",
-                        "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno",
-                        "-nostdlib", "-Wl,-Bsymbolic", "-include",
-                        STANDIN_FOLDER "/builtins.h", "-o", to, from, "-lm",
-                        "-lc", NULL};
+  const char *argv[] = {cxx, COMPILE_FLAGS, "-o", to, from, "-lm", "-lc",
+                        NULL};
   posix_spawn_file_actions_t files;
   char **env = compile_environment();
   pid_t pid;
@@ -229,18 +247,13 @@ static int compile_call(const char *from, const char *to, const char *log) {
 }
 
 int standin_compile(const char *source, char **path, char **log) {
-  static uint64_t built;
+  static uint64_t setup;
   const char *folder = compile_setting("STANDIN_CACHE", STANDIN_BUILD "/cache");
-  char *whole, *builtins, base[1024], from[1100], to[1100], words[1100];
+  char *whole, base[1024], from[1100], to[1100], words[1100];
   uint64_t hash;
-  size_t n;
   int rc = 0;
-  if (!built) {
-    builtins = compile_read(STANDIN_FOLDER "/builtins.h", &n);
-    built = standin_hash(2, builtins, n);
-    free(builtins);
-  }
-  hash = standin_hash(built, source, strlen(source));
+  if (!setup) setup = compile_setup();
+  hash = standin_hash(setup, source, strlen(source));
   compile_dump(source, hash);
   *log = NULL;
   *path = NULL;
