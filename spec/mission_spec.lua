@@ -8,9 +8,10 @@ local devices, environment = {}, ""
 for _, name in ipairs(U.limn.devices()) do devices[name] = true end
 if not devices["cuda:0"] and select(2, U.run "g++ --version") then
   local lib = U.quote(U.build .. "/cuda_standin/libcuda.so.1")
-  environment = ("LIMN_CUDA_LIB=%s LIMN_NVRTC_LIB=%s LIMN_CUBLAS_LIB=%s "
-    .. "LIMN_CACHE=%s"):format(lib, lib, lib,
-                               U.quote(U.build .. "/cuda_standin/kernels"))
+  environment = ("LIMN_DEVICES=cpu,cuda%s LIMN_CUDA_LIB=%s LIMN_NVRTC_LIB=%s "
+    .. "LIMN_CUBLAS_LIB=%s LIMN_CACHE=%s"):format(
+      devices["opencl:0"] and ",opencl" or "", lib, lib, lib,
+      U.quote(U.build .. "/cuda_standin/kernels"))
   devices["cuda:0"] = true
 end
 local all = {}
