@@ -44,7 +44,6 @@ void cuda_compiler_load(limn_context *c, cuda_libs *l) {
     }
     limn_device_note(c, "cuda: NVRTC does not start (error %d)", code);
   }
-  limn_dl_close(l->rtc_lib);
   l->rtc_lib = NULL;
 }
 

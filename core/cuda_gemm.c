@@ -43,7 +43,6 @@ static void gemm_load(limn_context *c, cuda_libs *l) {
   if (missing) {
     limn_device_note(c, "cuda: cuBLAS lacks %s; 11 or newer is needed",
                      missing);
-    limn_dl_close(l->blas_lib);
     l->blas_lib = NULL;
     return;
   }
@@ -241,6 +240,7 @@ bool cuda_gemm_worth(limn_gpu *g, limn_gpu_gemm *m) {
   cuda_dev *d = cuda_of(g);
   double work = (double)m->m * (double)m->n * (double)m->k * (double)m->batch;
   bool half = m->dtype == LIMN_F16 || m->dtype == LIMN_BF16;
+  if (m->dtype == LIMN_BF16 && d->arch < 80) return false;
   if (work < (half && m->m >= 16 && m->n >= 16 ? 1 << 18 : 1 << 21))
     return false;
   if (!gemm_fits(m->m) || !gemm_fits(m->n) || !gemm_fits(m->k) ||

@@ -171,7 +171,7 @@ int cuda_read(limn_gpu *g, void *mem, size_t off, void *dst, size_t n) {
 }
 
 /* The copy is in this device's order; the other must not write or free what is
- * read before it is done. */
+ * read before it is done. 0: the driver does not copy between these two. */
 static int cross_copy(cuda_dev *d, cuda_dev *other, cu_ptr to, cu_ptr from,
                       size_t n) {
   const cu_api *f = &d->l->f;
@@ -179,10 +179,9 @@ static int cross_copy(cuda_dev *d, cuda_dev *other, cu_ptr to, cu_ptr from,
   if (!d->crossed) code = f->EventCreate(&d->crossed, CU_EVENT_NO_TIMING);
   if (code) return cuda_fail(d, code, "cuEventCreate");
   code = f->MemcpyPeerAsync(to, d->context, from, other->context, n, d->stream);
-  if (code) return cuda_fail(d, code, "cuMemcpyPeerAsync");
+  if (code) return 0;
   code = f->EventRecord(d->crossed, d->stream);
-  if (code) return cuda_fail(d, code, "cuEventRecord");
-  return 0;
+  return code ? cuda_fail(d, code, "cuEventRecord") : 1;
 }
 
 int cuda_cross(limn_device *dev, void *mem, limn_device *from, void *src,
@@ -192,11 +191,11 @@ int cuda_cross(limn_device *dev, void *mem, limn_device *from, void *src,
   LIMN_TRY(cuda_enter(d));
   rc = cross_copy(d, other, cuda_ptr(mem), cuda_ptr(src) + off, n);
   cuda_leave(d);
-  LIMN_TRY(rc);
+  if (rc <= 0) return rc;
   LIMN_TRY(cuda_enter(other));
   code = d->l->f.StreamWaitEvent(other->stream, d->crossed, 0);
   cuda_leave(other);
-  return code ? cuda_fail(other, code, "cuStreamWaitEvent") : 0;
+  return code ? cuda_fail(other, code, "cuStreamWaitEvent") : 1;
 }
 
 int cuda_finish(limn_gpu *g) {

@@ -200,12 +200,10 @@ void *cuda_open_library(const char *named, const char *const *names, int n) {
   return NULL;
 }
 
+/* The libraries stay loaded: they have threads and exit handlers of their own,
+ * and others in the process may use them. */
 static void cuda_libs_release(limn_context *c, cuda_libs *l) {
-  if (--l->refs > 0) return;
-  limn_dl_close(l->blas_lib);
-  limn_dl_close(l->rtc_lib);
-  limn_dl_close(l->lib);
-  limn_free(c, l, sizeof *l);
+  if (--l->refs == 0) limn_free(c, l, sizeof *l);
 }
 
 /* The driver; a reason is noted where there is none. */

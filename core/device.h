@@ -205,7 +205,7 @@ typedef struct limn_device_ops {
   int (*launch_all)(struct limn_device *d, const limn_step *s, uint32_t n,
                     const limn_bind *b, uint32_t *failed);
   /* Copy n bytes from another device of this kind, which has been waited for,
-   * without the host; NULL where that is not possible. */
+   * without the host: 1, or 0 where only the host can. NULL: always so. */
   int (*cross)(struct limn_device *d, void *mem, struct limn_device *from,
                void *src, size_t off, size_t n);
 } limn_device_ops;

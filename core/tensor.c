@@ -243,7 +243,8 @@ bail:
   return rc;
 }
 
-/* A dense copy on another accelerator of the same kind. */
+/* A dense copy on another accelerator of the same kind; none (*out NULL) where
+ * the two cannot. */
 static int tensor_cross(limn_tensor *t, struct limn_device *dev,
                         limn_tensor **out) {
   limn_shape s = limn_tensor_shape(t);
@@ -253,11 +254,13 @@ static int tensor_cross(limn_tensor *t, struct limn_device *dev,
   int rc;
   LIMN_TRY(limn_tensor_contiguous(t, &dense));
   rc = limn_tensor_new(t->c, dev, t->dtype, &s, out);
-  if (rc == 0 && n)
-    rc = limn_dev_cross(dev, (*out)->st->mem, dense->st->dev, dense->st->mem,
-                        (size_t)dense->v.offset * size, n);
+  if (rc == 0)
+    rc = n == 0 ? 1
+                : limn_dev_cross(dev, (*out)->st->mem, dense->st->dev,
+                                 dense->st->mem,
+                                 (size_t)dense->v.offset * size, n);
   limn_tensor_release(dense);
-  if (rc == 0) return 0;
+  if (rc == 1) return 0;
   limn_tensor_release(*out);
   *out = NULL;
   return rc;
@@ -282,7 +285,7 @@ int limn_tensor_to(limn_tensor *t, struct limn_device *dev, int dtype,
   limn_tensor_retain(cur);
   if (cur->st->dev != dev && limn_dev_crosses(dev, cur->st->dev)) {
     rc = tensor_cross(cur, dev, &made);
-    LIMN_TRY(tensor_replace(&cur, rc, made));
+    if (rc < 0 || made) LIMN_TRY(tensor_replace(&cur, rc, made));
   }
   if (cur->st->dev != dev && !tensor_on_host(cur)) {
     rc = tensor_move(cur, host, &made);

@@ -15,7 +15,8 @@ int limn_dev_upload(struct limn_device *dev, void *mem, size_t off,
                     const void *src, size_t n); /* src is free on return */
 int limn_dev_download(struct limn_device *dev, void *mem, size_t off,
                       void *dst, size_t n); /* waits */
-/* Copy from another accelerator without the host, where that can be. */
+/* Copy from another accelerator without the host: 1, or 0 where it is needed;
+ * the first says whether to ask. */
 bool limn_dev_crosses(const struct limn_device *dev,
                       const struct limn_device *from);
 int limn_dev_cross(struct limn_device *dev, void *mem,

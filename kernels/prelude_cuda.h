@@ -44,7 +44,16 @@ FN void ATOMIC_ADD_f32(float *p, float v) {
   atomicAdd(p, v);
 }
 FN void ATOMIC_ADD_f64(double *p, double v) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 600
+  u64 *q = (u64 *)p, old, seen = *q;
+  do {
+    old = seen;
+    seen = atomicCAS(q, old, (u64)__double_as_longlong(
+                                 __longlong_as_double((i64)old) + v));
+  } while (seen != old);
+#else
   atomicAdd(p, v);
+#endif
 }
 FN void ATOMIC_ADD_i64(i64 *p, i64 v) {
   atomicAdd((u64 *)p, (u64)v);

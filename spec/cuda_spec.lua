@@ -309,6 +309,36 @@ describe("CUDA #cuda", function()
     ]]
   end)
 
+  it("copies between devices by the host where they cannot", function()
+    works([[
+      local a = limn.randn(70, 90)
+      same(a:to "cuda:0":t():to "cuda:1", a:t())
+      same(a:to "cuda:0":to "cuda:1", a)
+    ]], "STANDIN_FAIL=cuMemcpyPeerAsync:1")
+  end)
+
+  it("gives its contexts back, and opens them again", function()
+    works [[
+      local ffi = require "ffi"
+      ffi.cdef "void *luaL_newstate(); void luaL_openlibs(void *);"
+      ffi.cdef "int luaL_loadstring(void *, const char *);"
+      ffi.cdef "int lua_pcall(void *, int, int, int); void lua_close(void *);"
+      for i = 1, 3 do
+        local L = ffi.C.luaL_newstate()
+        ffi.C.luaL_openlibs(L)
+        assert(ffi.C.luaL_loadstring(L, [=[
+          local limn = require "limn"
+          local x = limn.randn(100, 100):to "cuda:0"
+          assert(x:matmul(x):tanh():to "cuda:1":sum():item())
+        ]=]) == 0)
+        assert(ffi.C.lua_pcall(L, 0, 0, 0) == 0)
+        if i == 2 then right() end
+        ffi.C.lua_close(L)
+      end
+      right()
+    ]]
+  end)
+
   it("names the line of a step whose launch fails", function()
     local text = run([[
       local g = limn.trace {function(x)
