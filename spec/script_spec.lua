@@ -1,37 +1,11 @@
 -- limn.script: ordinary control flow becomes nodes of the graph where it
 -- depends on values of a trace, and runs as plain Lua elsewhere.
 local U = require "support.util"
+local S = require "support.script"
 local limn = U.limn
 local nn = limn.nn
 
-local function number(v)
-  if limn.is_tensor(v) then return v:item() end
-  return v
-end
-
-local function numbers(...)
-  local out = {n = select("#", ...)}
-  for i = 1, out.n do out[i] = number((select(i, ...))) end
-  return out
-end
-
--- f on numbers is plain Lua; scripted on 0-dim tensors, in eager code and
--- traced on one device and run on another, it gives the same.
-local function agrees(f, inputs)
-  local g = limn.script(f)
-  U.each_pair(function(a, b)
-    local first = {}
-    for i, v in ipairs(inputs[1]) do first[i] = limn.tensor(v):to(a) end
-    local traced = limn.trace(g, unpack(first))
-    for _, x in ipairs(inputs) do
-      local want, given = numbers(f(unpack(x))), {}
-      for i, v in ipairs(x) do given[i] = limn.tensor(v):to(b) end
-      assert.are.same(want, numbers(g(unpack(given))))
-      assert.are.same(want, numbers(traced(unpack(given))))
-    end
-  end)
-end
-
+local agrees, numbers = S.agrees, S.numbers
 local line = {{-3}, {-1}, {0}, {1}, {2}, {5}, {12}}
 local plane = {{0, 0}, {1, 2}, {2, 1}, {-3, 4}, {7, 7}, {9, -2}}
 
@@ -314,6 +288,28 @@ describe("limn.script: loops", function()
     end, {{0, 0}, {1, 2}, {2, 1}, {7, 7}, {2, 3}})
   end)
 
+  it("return and break from a loop over a size", function()
+    local f = limn.script(function(x)
+      local s, at = 0, 0
+      for i = 1, #x do
+        at = i
+        if x[i] == 0 then goto continue end
+        if x[i] < 0 then return s, at end
+        if s > 20 then break end
+        s = s + x[i]
+        ::continue::
+      end
+      return s + 100, at
+    end)
+    U.each_device(function(dev)
+      local g = limn.trace(f, limn.ones(2):to(dev))
+      for _, v in ipairs {{1, 2}, {1, -2, 3}, {9, 0, 9, 9, 5}, {-1}} do
+        local x = limn.tensor(v):to(dev)
+        assert.are.same(numbers(f(x)), numbers(g(x)))
+      end
+    end)
+  end)
+
   it("return from a loop without end", function()
     agrees(function(x)
       local n = 0
@@ -468,209 +464,5 @@ describe("limn.script: and, or, not, comparisons", function()
     assert.are.same({2}, U.flat(f(limn.ones(1), limn.zeros(3))))
     assert.are.same({1}, U.flat(f(limn.ones(1), limn.tensor(false))))
     assert.are.same({1}, U.flat(f(limn.ones(1))))
-  end)
-end)
-
-describe("limn.script", function()
-  it("gives the same function for the same function", function()
-    local function f(x) return x end
-    local g = limn.script(f)
-    assert.are.equal(g, limn.script(f))
-    assert.are.equal(g, limn.script(g))
-  end)
-
-  it("shares upvalues: assignments on either side are seen on the other",
-     function()
-    local n = 1
-    local function f(x)
-      n = n + 1
-      if x > 0 then return x * n end
-      return x
-    end
-    local g = limn.script(f)
-    assert.are.equal(4, g(2))
-    n = 10
-    assert.are.equal(22, g(2))
-    assert.are.equal(11, n)
-    f(1)
-    assert.are.equal(12, n)
-  end)
-
-  it("keeps the environment, arguments beyond the named ones, and names",
-     function()
-    local env = setmetatable({factor = 3}, {__index = _G})
-    local f = setfenv(assert(loadstring [[
-      return function(x, ...)
-        local a, b = ...
-        if x > 0 then return select("#", ...), factor, a, b end
-        return ...
-      end]])(), env)
-    setfenv(f, env)
-    local g = limn.script(f)
-    assert.are.same({3, 3, "a"}, {g(1, "a", nil, nil)})
-    assert.are.same({"p", "q"}, {g(-1, "p", "q")})
-    assert.are.equal("x", debug.getlocal(g, 1))
-  end)
-
-  it("has the lines of the source, in errors and tracebacks", function()
-    local source = "@lines.lua"
-    local text = [[
-return function(x, fail)
-  local y = x
-  if x > 0 then
-    while y < 3 do
-
-      y = y + 1
-      if fail then y =
-        y .. {} end
-    end
-  end
-  return y
-end]]
-    local f = assert(loadstring(text, text))()
-    local ok, e = pcall(limn.script(f), 1, true)
-    assert.is_false(ok)
-    assert.is_truthy(e:find(":8: attempt to concatenate", 1, true), e)
-    assert.are.equal(3, limn.script(f)(1))
-    local i = debug.getinfo(limn.script(f), "S")
-    assert.are.equal(1, i.linedefined)
-    assert.are.equal(12, i.lastlinedefined)
-    assert.is_truthy(source)
-  end)
-
-  it("tells functions on one line apart", function()
-    local f, g = function(x) return x > 0 end, function(x) return x < 0 end
-    assert.is_true(limn.script(f)(3))
-    assert.is_false(limn.script(g)(3))
-    local h = {}
-    for i = 1, 2 do h[i] = function(x) return x > 4 and i end end
-    assert.are.equal(1, limn.script(h[1])(5))
-    assert.are.equal(2, limn.script(h[2])(5))
-  end)
-
-  it("scripts what is inside: local functions, closures, methods", function()
-    agrees(function(x)
-      local function half(y)
-        if y > 3 then return y - 2 end
-        return y
-      end
-      local t = {}
-      function t:twice(y) return self and half(half(y)) end
-      local total = 0
-      local function add(y) total = total + y end
-      if x > 1 then add(t:twice(x)) else add(1) end
-      return total
-    end, line)
-  end)
-
-  it("yields and runs in coroutines where nothing is traced", function()
-    local co = coroutine.wrap(limn.script(function(n)
-      for i = 1, n do
-        if i % 2 == 0 then coroutine.yield(i) end
-      end
-      return "end"
-    end))
-    assert.are.same({2, 4, "end"}, {co(5), co(), co()})
-  end)
-
-  it("scripts a module's methods and those of modules in it", function()
-    local Inner = nn.Module:extend "Inner"
-    function Inner:init() self.lin = nn.Linear(2, 2) end
-    function Inner:forward(x)
-      if x:sum() > 0 then return self:more(x) end
-      return -x
-    end
-    function Inner:more(x)
-      if x:max() > 5 then x = x / 2 end
-      return self.lin(x)
-    end
-    local Outer = nn.Module:extend "Outer"
-    function Outer:init() self.inner, self.list = Inner(), {Inner()} end
-    function Outer:forward(x) return self.list[1](self.inner(x)) + 1 end
-    local net = Outer()
-    assert.are.equal(net, limn.script(net))
-    assert.are.equal("Outer", getmetatable(net).class_name)
-    local g = limn.trace(net, limn.ones(3, 2))
-    U.each_device(function(dev)
-      for _, v in ipairs {1, -1, 9} do
-        local x = (limn.ones(4, 2) * v):to(dev)
-        U.close(g(x), net(x), 1e-5)
-      end
-    end)
-    assert.are.equal(4, #net:clone():parameters())
-    local copy = net:clone()
-    U.close(limn.trace(copy, limn.ones(1, 2))(limn.ones(1, 2)),
-            net(limn.ones(1, 2)))
-    -- a scripted module in one that is not, and a scripted class
-    local plain = Outer()
-    plain.inner = limn.script(Inner())
-    plain.list[1] = limn.script(Inner)()
-    assert.is_truthy(tostring(limn.trace(plain, limn.ones(3, 2))):find "cond")
-  end)
-
-  it("a module that makes zeros on x's device, scripted in a traced one, and "
-     .. "the reverse", function()
-    local Inner = nn.Module:extend "Inner"
-    function Inner:forward(x) -- luacheck: no self
-      local zeros = limn.zeros(x:size(1), x.device)
-      if x:sum() > 0 then zeros = zeros + 1 end
-      return zeros
-    end
-    local Wrapper = nn.Module:extend "Wrapper"
-    function Wrapper:init(inner) self.inner = inner end
-    function Wrapper:forward(x) return x + self.inner(x) end
-    local scripted_inner = Wrapper(limn.script(Inner()))
-    local inner = limn.trace(limn.script(Inner()), limn.ones(10))
-    local scripted_outer = limn.script(function(x)
-      if x:sum() > 0 then return x + inner(x) end
-      return x
-    end)
-    U.each_device(function(dev)
-      local x = limn.arange(20):to(dev)
-      for _, f in ipairs {scripted_inner, scripted_outer} do
-        local y = limn.trace(f, limn.ones(10))(x)
-        assert.are.equal(dev, tostring(y.device))
-        U.close(y, x + 1)
-      end
-    end)
-  end)
-
-  it("is saved and loaded with its control flow", function()
-    local f = limn.script(function(x)
-      local n = 0
-      while x:sum() < 100 do x, n = x * 2, n + 1 end
-      return x, n
-    end)
-    local path = os.tmpname()
-    limn.save(path, {f = limn.trace(f, limn.ones(2))})
-    local g = limn.load(path).f
-    os.remove(path)
-    U.each_device(function(dev)
-      local x = limn.tensor({1, 2, 3}):to(dev)
-      local y, n = g(x)
-      local want, m = f(x)
-      U.close(y, want)
-      assert.are.equal(m, n:item())
-    end)
-  end)
-
-  it("draws the random numbers that eager code draws", function()
-    local f = limn.script(function(x)
-      local y = limn.rand(2, x.device)
-      if x:sum() > 0 then y = y + limn.rand(2, x.device) end
-      local n = x:sum()
-      while n > 0 do y, n = y + limn.rand(2, x.device), n - 1 end
-      return y + limn.rand(2, x.device)
-    end)
-    local g = limn.trace(f, limn.ones(2))
-    U.each_device(function(dev)
-      for _, v in ipairs {{1, 2}, {-1, -2}} do
-        local x = limn.tensor(v):to(dev)
-        limn.manual_seed(3)
-        local want = f(x)
-        limn.manual_seed(3)
-        U.close(g(x), want, 1e-6)
-      end
-    end)
   end)
 end)

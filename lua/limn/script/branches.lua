@@ -24,8 +24,8 @@ local M = {}
 local RET, BRK, CONT, UNTIL, DONE = {}, {}, {}, {}, {}
 M.RET, M.BRK, M.CONT, M.UNTIL, M.DONE = RET, BRK, CONT, UNTIL, DONE
 
-local TRACED = {traced = true} -- given to closures that run as a region
-M.TRACED = TRACED
+-- Given to closures that run as a region: branches, what follows a `return`.
+local TRACED, AFTER = {traced = true}, {traced = true, after = true}
 
 local function pack(...) return {n = select("#", ...), ...} end
 M.pack = pack
@@ -120,7 +120,7 @@ local function complete(node, r)
     if node.loop then
       r = pack(node.resume(unpack(r, 1, r.n)))
     elseif node.run then
-      r = pack(node.run(TRACED))
+      r = pack(node.run(AFTER))
     end
     node = node.up
   end
@@ -213,19 +213,21 @@ end
 
 -- -- What no graph can hold ------------------------------------------------
 
-local function traced(...)
-  for i = 1, select("#", ...) do
+-- Where the code is if one of these closures runs as a region, else nil.
+local function where(...)
+  for i = select("#", ...), 1, -1 do
     local p = select(i, ...)
-    if p and p.traced then return true end
+    if p and p.traced then
+      return (p.after and "after a return or break" or "inside an `if` or loop")
+        .. " that depends on values of a run"
+    end
   end
-  return false
 end
-
-local inside = "inside an `if` or loop that depends on values of a run"
 
 -- Before an assignment to a variable from outside the function.
 function M.outer(site, ...)
-  if not traced(...) then return end
+  local inside = where(...)
+  if not inside then return end
   fail(("'%s' is set %s, and it is %s"):format(site.name, inside,
     site.what == "global" and "a global" or "a variable of another function"),
     "set a local variable and return it; a cell (nn.Buffer) keeps a value "
@@ -234,14 +236,16 @@ end
 
 -- Before error(...).
 function M.raise(_, ...)
-  if not traced(...) then return end
+  local inside = where(...)
+  if not inside then return end
   fail("error(...) stands " .. inside .. ", and a graph cannot raise",
     "return a flag, and check it after the run")
 end
 
 -- Before an assignment to a part of something from outside the branch.
 function M.write(site, base, ...)
-  if not traced(...) or core.type(base) == "cell" or core.is_own(base) then
+  local inside = where(...)
+  if not inside or core.type(base) == "cell" or core.is_own(base) then
     return
   end
   local name = site.base or "x"

@@ -46,7 +46,6 @@ local function begin(loop)
   loop.before = pack(loop.accessor())
   loop.leaves = values.leaves(branches.read_later(loop.site,
     unpack(loop.before, 1, loop.before.n)), loop.names)
-  loop.wanted = loop.wanted or {}
   local list = {}
   loop.place = {}
   for i, l in ipairs(loop.leaves) do
@@ -151,6 +150,7 @@ end
 -- whether it goes on. With `index`, the body gets it, and next_index(i).
 local function graph_while(loop, on, test, index, next_index)
   local root
+  loop.wanted = {}
   local out = recorded(loop, function()
     local carry = begin(loop)
     local list, names = head(loop, on, 0, index), {"on"}
@@ -197,7 +197,9 @@ end
 
 -- A `for` over the elements of xs as a scan node.
 local function graph_scan(loop, xs)
-  local jumps, root = loop.site.exits, nil
+  local jumps = loop.site.exits
+  local root
+  loop.wanted = {}
   local out = recorded(loop, function()
     local list = begin(loop)
     loop.skip = jumps and 1 or 0
