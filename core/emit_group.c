@@ -283,6 +283,7 @@ static int code_result(coder *k, limn_ref r, int *x) {
   if (e->f->group[r - 1] == k->gi) {
     if (e->f->stored[r - 1]) *x = e->instr[r - 1];
   } else if (limn_graph_node(e->g, r)->op == OP_input &&
+             e->val[r - 1].state == EMIT_MEM && /* not further down */
              k->nin < LIMN_STEP_IN && limn_shape_eq(&t->shape, &k->shape)) {
     return code_operand(k, limn_aref(r), t->dtype, x);
   }

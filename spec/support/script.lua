@@ -1,6 +1,7 @@
 -- Scripted functions beside plain Lua: f on numbers is what the scripted f
 -- gives on 0-dim tensors, in eager code and traced on one device and run on
 -- another.
+local assert = require "luassert"
 local U = require "support.util"
 local limn = U.limn
 
