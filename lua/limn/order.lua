@@ -34,6 +34,85 @@ function methods.topk(x, ...)
   return y, at
 end
 
+-- The k-th of each line along dim in rising order (NaN last), and where it is.
+local function nth(x, dim, k)
+  local at = ops.argsort(x, dim)
+  at = D.part(at, dim, k, k)
+  local y = ops.gather(x, dim, at)
+  return y, at
+end
+
+local function dropped(y, at, dim, keep)
+  if not keep then y, at = ops.squeeze(y, {dim}), ops.squeeze(at, {dim}) end
+  return y, at
+end
+
+--- x:kthvalue(k [, {dim = -1, keepdim = false}]) -> values, positions: the k-th
+-- smallest along dim; NaN counts as the largest.
+function methods.kthvalue(x, ...)
+  local a = D.args("kthvalue", {"k", "dim", "keepdim"}, ...)
+  local dim = D.whole(x, a.dim or -1, "kthvalue")
+  D.size(a.k, "kthvalue(k, dim): k")
+  local n = x:size(dim)
+  x = D.expect(x, D.le(a.k, n), ("kthvalue: number %s of dim %d"):format(
+    tostring(a.k), dim) .. (type(n) == "number" and ", which has " .. n or ""))
+  local y, at = nth(x, dim, a.k)
+  return dropped(y, at, dim, a.keepdim)
+end
+
+-- The lower of the two in the middle; NaN if there is one.
+local function middle(x, dim)
+  local n = x:size(dim)
+  local y, at = nth(x, dim, D.limn.floor((n + 1) / 2))
+  local last, last_at = nth(x, dim, n)
+  local nan = ops.ne(last, last)
+  return ops.where(nan, last, y), ops.where(nan, last_at, at)
+end
+
+--- x:median() -> tensor, or x:median(dim [, {keepdim = false}]) -> values,
+-- positions: the value in the middle, of two the lower; NaN if any is.
+function methods.median(x, ...)
+  local a = D.args("median", {"dim", "keepdim"}, ...)
+  D.tensor(x, "median")
+  if a.dim == nil then
+    local y = middle(ops.flatten(x), 1)
+    return (ops.squeeze(y, {1}))
+  end
+  local dim = D.whole(x, a.dim, "median")
+  local y, at = middle(x, dim)
+  return dropped(y, at, dim, a.keepdim)
+end
+
+--- limn.searchsorted(sorted, v [, {right = false}]): for each of v (a tensor or
+-- number) the position from 1 at which it would be put into `sorted`, a vector
+-- in rising order or the rows for those of v: before its equals, or (right)
+-- after them.
+function M.searchsorted(sorted, v, ...)
+  local a = D.args("searchsorted", {"right"}, ...)
+  D.tensor(sorted, "searchsorted")
+  local less = a.right and ops.le or ops.lt
+  if core.type(v) == nil or core.type(v) == "dim" then
+    local y = ops.sum(less(sorted, v), {-1}) + 1
+    return y
+  end
+  if sorted:dim() > 1 then sorted = ops.unsqueeze(sorted, -2) end
+  local y = ops.sum(less(sorted, ops.unsqueeze(v, -1)), {-1}) + 1
+  return y
+end
+
+--- x:bucketize(bounds [, {right = false}]): which of the n + 1 parts between
+-- the n rising bounds holds each of x, from 1; a bound itself belongs to the
+-- part below it, or (right) above.
+function methods.bucketize(x, bounds, ...)
+  local a = D.args("bucketize", {"right"}, ...)
+  D.tensor(x, "bucketize")
+  if type(bounds) == "table" and core.type(bounds) == nil then
+    bounds = core.tensor(bounds)
+  end
+  local y = M.searchsorted(bounds, x, {right = a.right or false})
+  return y
+end
+
 -- -- Writing at positions -------------------------------------------------
 
 --- x:scatter(dim, index, src): x with src (a tensor of index's shape, or one
@@ -253,9 +332,10 @@ function methods.allclose(x, y, ...)
   return near
 end
 
-for _, name in ipairs {"sort", "topk", "scatter", "index_fill", "nonzero",
-  "argwhere", "unique", "unique_consecutive", "bincount",
-  "bernoulli", "multinomial", "isclose", "allclose"} do
+for _, name in ipairs {"sort", "topk", "kthvalue", "median", "bucketize",
+  "scatter", "index_fill", "nonzero", "argwhere", "unique",
+  "unique_consecutive", "bincount", "bernoulli", "multinomial", "isclose",
+  "allclose"} do
   M[name] = methods[name]
 end
 

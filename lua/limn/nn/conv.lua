@@ -1,4 +1,4 @@
--- Convolutions over one and two dims: functions of (x, weight, bias, options)
+-- Convolutions over one to three dims: functions of (x, weight, bias, options)
 -- and layers. x is [rows, channels, size...], or without rows.
 local core = require "limn.core"
 local check = require "limn.nn.check"
@@ -30,8 +30,8 @@ local function add_bias(y, bias, n)
 end
 
 -- padding = "same" keeps the size: more after than before when odd.
-local function same(x, weight, stride, dilation, n, who)
-  local pads = {}
+local function same(x, weight, stride, dilation, n, who, mode)
+  local pads = {mode = mode ~= "zeros" and mode or nil}
   for i = 1, n do
     if stride[i] ~= 1 then
       core.fail(who .. ": padding = 'same' needs a stride of 1")
@@ -44,16 +44,30 @@ local function same(x, weight, stride, dilation, n, who)
   return y
 end
 
+-- Margins made of x itself; the convolution then adds none.
+local function around(x, padding, mode, n)
+  local pads = {}
+  for i = 1, n do
+    pads[2 * (n - i) + 1], pads[2 * (n - i) + 2] = padding[i], padding[i]
+  end
+  pads.mode = mode
+  local y = limn.pad(x, pads)
+  return y
+end
+
 local function convolve(x, weight, bias, o, n, who)
   local stride = per_dim(o.stride, n, 1, "stride", who)
   local dilation = per_dim(o.dilation, n, 1, "dilation", who)
-  local padding = o.padding
+  local padding, mode = o.padding, o.padding_mode
   if padding == "same" then
-    x, padding = same(x, weight, stride, dilation, n, who), 0
+    x, padding = same(x, weight, stride, dilation, n, who, mode), 0
   elseif padding == "valid" then
     padding = 0
   end
   padding = per_dim(padding, n, 0, "padding", who)
+  if mode and mode ~= "zeros" and o.padding ~= "same" then
+    x, padding = around(x, padding, mode, n), per_dim(0, n)
+  end
   local y = limn.conv(x, weight, stride, padding, dilation, o.groups or 1)
   y = add_bias(y, bias, n)
   return y
@@ -69,22 +83,26 @@ local function convolve_back(x, weight, bias, o, n, who)
   return y
 end
 
-local allowed = {"stride", "padding", "dilation", "groups"}
+local allowed = {"stride", "padding", "padding_mode", "dilation", "groups"}
 local allowed_back = {"stride", "padding", "output_padding", "dilation",
                       "groups"}
 
---- nn.conv1d(x, weight [, bias [, {stride = 1, padding = 0, dilation = 1,
--- groups = 1}]]): x is [rows, channels, size] or without rows, weight [out,
--- channels / groups, kernel], bias [out]. padding may be "same" or "valid".
---- nn.conv2d(x, weight [, bias [, {stride = 1, padding = 0, dilation = 1,
--- groups = 1}]]): the same for [rows, channels, height, width]; options are a
--- number for both dims or a list of two.
+--- nn.conv1d(x, weight [, bias [, {stride = 1, padding = 0, padding_mode =
+-- "zeros", dilation = 1, groups = 1}]]): x is [rows, channels, size] or without
+-- rows, weight [out, channels / groups, kernel], bias [out]. padding may be
+-- "same" or "valid"; padding_mode reflect, replicate or circular.
+--- nn.conv2d(x, weight [, bias [, {stride = 1, padding = 0, padding_mode =
+-- "zeros", dilation = 1, groups = 1}]]): the same for [rows, channels, height,
+-- width]; options are a number for both dims or a list of two.
+--- nn.conv3d(x, weight [, bias [, options]]): the same for [rows, channels,
+-- depth, height, width].
 --- nn.conv_transpose1d(x, weight [, bias [, {stride = 1, padding = 0,
 -- output_padding = 0, dilation = 1, groups = 1}]]): the transpose of conv1d as
 -- a linear map; weight is [channels, out / groups, kernel].
 --- nn.conv_transpose2d(x, weight [, bias [, {stride = 1, padding = 0,
 -- output_padding = 0, dilation = 1, groups = 1}]]): the same of conv2d.
-for n = 1, 2 do
+--- nn.conv_transpose3d(x, weight [, bias [, options]]): the same of conv3d.
+for n = 1, 3 do
   local who, back = "conv" .. n .. "d", "conv_transpose" .. n .. "d"
   M[who] = function(x, weight, bias, options)
     options = read_options(options, allowed, who)
@@ -124,18 +142,20 @@ local function parameters(self, shape, n_out, options)
   end
 end
 
---- nn.Conv1d(n_in, n_out, kernel [, {stride = 1, padding = 0, dilation = 1,
--- groups = 1, bias = true, dtype = "float32"}]): conv1d with trained weight
--- [n_out, n_in / groups, kernel] and bias [n_out].
---- nn.Conv2d(n_in, n_out, kernel [, {stride = 1, padding = 0, dilation = 1,
--- groups = 1, bias = true, dtype = "float32"}]): conv2d with trained weight
--- [n_out, n_in / groups, kernel, kernel] and bias [n_out].
+--- nn.Conv1d(n_in, n_out, kernel [, {stride = 1, padding = 0, padding_mode =
+-- "zeros", dilation = 1, groups = 1, bias = true, dtype = "float32"}]): conv1d
+-- with trained weight [n_out, n_in / groups, kernel] and bias [n_out].
+--- nn.Conv2d(n_in, n_out, kernel [, {stride = 1, padding = 0, padding_mode =
+-- "zeros", dilation = 1, groups = 1, bias = true, dtype = "float32"}]): conv2d
+-- with trained weight [n_out, n_in / groups, kernel, kernel] and bias [n_out].
 --- nn.ConvTranspose1d(n_in, n_out, kernel [, {stride = 1, padding = 0,
 -- output_padding = 0, dilation = 1, groups = 1, bias = true, dtype}]):
 -- conv_transpose1d with trained weight [n_in, n_out / groups, kernel].
 --- nn.ConvTranspose2d(n_in, n_out, kernel [, {stride = 1, padding = 0,
 -- output_padding = 0, dilation = 1, groups = 1, bias = true, dtype}]):
 -- conv_transpose2d with trained weight [n_in, n_out / groups, kernel, kernel].
+--- nn.Conv3d(n_in, n_out, kernel [, options]): conv3d likewise.
+--- nn.ConvTranspose3d(n_in, n_out, kernel [, options]): conv_transpose3d.
 local function layer(name, n, transposed)
   local Class = Module:extend(name)
   local f = M[(transposed and "conv_transpose" or "conv") .. n .. "d"]
@@ -173,7 +193,7 @@ local function layer(name, n, transposed)
     local a, b = s[2] * (o.groups or 1), s[1]
     if transposed then a, b = b, a end
     local text, more = ("%d, %d, "):format(a, b), {}
-    text = text .. (n == 1 and s[3] or list_text {s[3], s[4]})
+    text = text .. (n == 1 and s[3] or list_text {unpack(s, 3)})
     for _, k in ipairs(keys) do
       if o[k] then more[#more + 1] = k .. " = " .. list_text(o[k]) end
     end
@@ -185,7 +205,7 @@ local function layer(name, n, transposed)
   M[name] = Class
 end
 
-for n = 1, 2 do
+for n = 1, 3 do
   layer("Conv" .. n .. "d", n, false)
   layer("ConvTranspose" .. n .. "d", n, true)
 end

@@ -216,6 +216,8 @@ end
 -- instance_norm of [rows, channels, size]. It keeps no running statistics.
 --- nn.InstanceNorm2d(channels [, {eps = 1e-5, affine = false, dtype}]):
 -- instance_norm of [rows, channels, height, width].
+--- nn.InstanceNorm3d(channels [, options]): of [rows, channels, depth, height,
+-- width].
 local function instance(nd)
   local name = "InstanceNorm" .. nd .. "d"
   local Class = Module:extend(name)
@@ -239,6 +241,7 @@ local function instance(nd)
 end
 instance(1)
 instance(2)
+instance(3)
 
 -- -- Over a batch ----------------------------------------------------------
 
@@ -378,6 +381,8 @@ end
 -- num_batches_tracked.
 --- nn.BatchNorm2d(channels [, {eps, momentum, affine, track_running_stats,
 -- dtype}]): the same of [rows, channels, height, width].
+--- nn.BatchNorm3d(channels [, options]): of [rows, channels, depth, height,
+-- width].
 local function batch(nd, low)
   local name = "BatchNorm" .. nd .. "d"
   local Class = Module:extend(name)
@@ -437,5 +442,6 @@ local function batch(nd, low)
 end
 batch(1, 2)
 batch(2, 4)
+batch(3, 5)
 
 return M

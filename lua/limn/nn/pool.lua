@@ -28,12 +28,22 @@ local function kernel_options(kernel, options, keys, who)
   return kernel, options
 end
 
-local function margins(x, padding, n, value)
-  local pads, some = {}, false
+local no_margins = {0, 0, 0}
+
+-- 0..n - 1, where x is.
+local function positions(x, n, dtype)
+  local y = limn.arange(0, n - 1, {dtype = dtype, device = x.device})
+  return y
+end
+
+-- x between margins of `value`; `more` (or 0) is added to those at the end.
+local function margins(x, padding, n, value, more)
+  local pads, some = {}, more ~= nil
   for i = 1, n do
     local p = padding[i]
     some = some or type(p) ~= "number" or p ~= 0
-    pads[2 * (n - i) + 1], pads[2 * (n - i) + 2] = p, p
+    pads[2 * (n - i) + 1] = p
+    pads[2 * (n - i) + 2] = more and p + more[i] or p
   end
   if some then x = limn.pad(x, pads, {value = value}) end
   return x
@@ -76,58 +86,107 @@ local function lists(kernel, options, n, who)
   return o
 end
 
+-- With ceil_mode: what each dim lacks for a last window that begins inside x or
+-- the margin before it.
+local function beyond(x, o, n)
+  local more = {}
+  for i = 1, n do
+    local size, p, s = x:size(i - n - 1), o.padding[i], o.stride[i]
+    local room = size + 2 * p - (o.kernel[i] - 1) * o.dilation[i] - 1
+    local count = limn.min(limn.floor((room + s - 1) / s),
+                           limn.floor((size + p - 1) / s))
+    more[i] = limn.max(count * s - room, 0)
+  end
+  return more
+end
+
+-- The largest of each window of w (margins are in), and where x of `size` has
+-- it: the position from 1 in a channel's values in a row.
+local function max_places(w, size, o, n)
+  local windows = limn.windows(w, o.kernel, o.stride, o.dilation)
+  local rank = w:dim()
+  local flat = n == 1 and windows or windows:flatten(rank + 1, -1)
+  local at = flat:argmax(-1)
+  local y = flat:gather(-1, at:unsqueeze(-1)):squeeze(-1)
+  local rest, place, step = at - 1, 1, 1
+  for i = n, 1, -1 do -- the last dim first
+    local inside = i > 1 and rest % o.kernel[i] or rest
+    if i > 1 then rest = rest:floor_div(o.kernel[i]) end
+    local window = positions(w, at:size(i - n - 1), "int64")
+    for _ = i + 1, n do window = window:unsqueeze(-1) end
+    place = place + step * (inside * o.dilation[i] + window * o.stride[i]
+                            - o.padding[i])
+    step = step * size[i]
+  end
+  return y, place
+end
+
 local function max_pool(x, kernel, options, n, who)
   local o = lists(kernel, options, n, who)
-  local y = along(margins(x, o.padding, n, -math.huge), n, o, "max")
+  local more = options.ceil_mode and beyond(x, o, n) or nil
+  local w = margins(x, o.padding, n, -math.huge, more)
+  if options.return_indices then
+    local size = {}
+    for i = 1, n do size[i] = x:size(i - n - 1) end
+    return max_places(w, size, o, n)
+  end
+  local y = along(w, n, o, "max")
   return y
 end
 
 local function avg_pool(x, kernel, options, n, who)
   local o = lists(kernel, options, n, who)
-  local y = along(margins(wide.widen(x), o.padding, n, 0), n, o, "sum")
+  local more = options.ceil_mode and beyond(x, o, n) or nil
+  local y = along(margins(wide.widen(x), o.padding, n, 0, more), n, o, "sum")
   local count = 1
   for i = 1, n do count = count * o.kernel[i] end
+  local whole = options.count_include_pad ~= false
   if options.divisor then
     count = options.divisor
-  elseif options.count_include_pad == false then
+  elseif more or not whole then -- what ceil_mode adds never counts
     local ones = wide.widen(limn.ones_like(x):detach())
-    count = along(margins(ones, o.padding, n, 0), n, o, "sum")
+    ones = margins(ones, o.padding, n, whole and 1 or 0)
+    if more then ones = margins(ones, no_margins, n, 0, more) end
+    count = along(ones, n, o, "sum")
   end
   y = wide.unwiden(y / count, x)
   return y
 end
 
---- nn.max_pool1d(x, kernel [, {stride = kernel, padding = 0, dilation = 1}]):
--- the largest value of each window of [rows, channels, size]; padding counts as
--- -inf.
---- nn.max_pool2d(x, kernel [, {stride = kernel, padding = 0, dilation = 1}]):
--- the same of [rows, channels, height, width].
---- nn.avg_pool1d(x, kernel [, {stride = kernel, padding = 0, count_include_pad
--- = true, divisor}]): the mean of each window of [rows, channels, size].
---- nn.avg_pool2d(x, kernel [, {stride = kernel, padding = 0, count_include_pad
--- = true, divisor}]): the same of [rows, channels, height, width].
-for n = 1, 2 do
+--- nn.max_pool1d(x, kernel [, {stride = kernel, padding = 0, dilation = 1,
+-- ceil_mode = false, return_indices = false}]): the largest value of each
+-- window of [rows, channels, size]; padding counts as -inf. ceil_mode: a window
+-- that begins inside counts though it ends beyond; return_indices: also where
+-- each was found, from 1 in the values of its channel.
+--- nn.max_pool2d(x, kernel [, {stride = kernel, padding = 0, dilation = 1,
+-- ceil_mode = false, return_indices = false}]): the same of [rows, channels,
+-- height, width].
+--- nn.avg_pool1d(x, kernel [, {stride = kernel, padding = 0, ceil_mode = false,
+-- count_include_pad = true, divisor}]): the mean of each window of [rows,
+-- channels, size].
+--- nn.avg_pool2d(x, kernel [, {stride = kernel, padding = 0, ceil_mode = false,
+-- count_include_pad = true, divisor}]): the same of [rows, channels, height,
+-- width].
+--- nn.max_pool3d(x, kernel [, options]): max_pool2d of [rows, channels, depth,
+-- height, width].
+--- nn.avg_pool3d(x, kernel [, options]): avg_pool2d likewise.
+for n = 1, 3 do
   for name, rule in pairs {
-    max_pool = {max_pool, {"stride", "padding", "dilation"}},
-    avg_pool = {avg_pool, {"stride", "padding", "count_include_pad",
-                           "divisor"}},
+    max_pool = {max_pool, {"stride", "padding", "dilation", "ceil_mode",
+                           "return_indices"}},
+    avg_pool = {avg_pool, {"stride", "padding", "ceil_mode",
+                           "count_include_pad", "divisor"}},
   } do
     local who = name .. n .. "d"
     M[who] = function(x, kernel, options)
       kernel, options = kernel_options(kernel, options, rule[2], who)
-      local y = with_rows(x, n + 2, who, rule[1], kernel, options, n, who)
-      return y
+      local y, at = with_rows(x, n + 2, who, rule[1], kernel, options, n, who)
+      return y, at
     end
   end
 end
 
 -- -- Bins of equal or nearly equal width: adaptive pooling --
-
--- 0..n - 1, where x is.
-local function positions(x, n, dtype)
-  local y = limn.arange(0, n - 1, {dtype = dtype, device = x.device})
-  return y
-end
 
 -- For an output of n positions over a dim of `size`: [n, size], whether a
 -- position is in the bin. Bin i covers floor(i * size / n) up to
@@ -213,12 +272,12 @@ end
 -- By `scale`, or so that both ends meet (corners).
 local function sources(x, size, n, scale, corners)
   local at = positions(x, n, "float64")
+  local y
   if corners then
-    local step = (size - 1) / limn.max(n - 1, 1)
-    local y = at * step
-    return y
+    y = at * ((size - 1) / limn.max(n - 1, 1))
+  else
+    y = (at + 0.5) * scale - 0.5
   end
-  local y = limn.clamp((at + 0.5) * scale - 0.5, 0)
   return y
 end
 
@@ -249,7 +308,7 @@ end
 
 local function linear(x, dim, n, scale, corners)
   local size = x:size(dim)
-  local at = sources(x, size, n, scale or size / n, corners)
+  local at = limn.clamp(sources(x, size, n, scale or size / n, corners), 0)
   local low = at:floor()
   local first = low:to "int64"
   local second = limn.minimum(first + 1, size - 1)
@@ -259,13 +318,35 @@ local function linear(x, dim, n, scale, corners)
   return y
 end
 
-local modes = {nearest = 0, linear = 1, bilinear = 2}
+-- The weights of four neighbours for a place t beyond the second of them
+-- (Keys 1981, with his a = -0.75).
+local function cubic_weights(t)
+  local a = -0.75
+  local function near(u) return ((a + 2) * u - (a + 3)) * u * u + 1 end
+  local function far(u) return ((a * u - 5 * a) * u + 8 * a) * u - 4 * a end
+  return {far(t + 1), near(t), near(1 - t), far(2 - t)}
+end
+
+local function cubic(x, dim, n, scale, corners)
+  local size = x:size(dim)
+  local at = sources(x, size, n, scale or size / n, corners)
+  local low, y = at:floor(), nil
+  for k, w in ipairs(cubic_weights(at - low)) do
+    local place = limn.clamp(low + (k - 2), 0, size - 1):to "int64" + 1
+    local share = x:index_select(dim, place) * weights(w, x, dim)
+    y = y and y + share or share
+  end
+  return y
+end
+
+local modes = {nearest = 0, linear = 1, bilinear = 2, bicubic = 2}
 
 local function resized(x, n, o, who)
   local mode = o.mode or "nearest"
   if not modes[mode] or mode ~= "nearest" and modes[mode] ~= n then
     core.fail(("%s: no mode '%s' for an input with %d dims"):format(who,
-      tostring(mode), n + 2), "nearest, linear for 3 dims, bilinear for 4")
+      tostring(mode), n + 2),
+      "nearest, linear for 3 dims, bilinear and bicubic for 4")
   end
   local size, factor
   if o.size ~= nil then
@@ -284,7 +365,8 @@ local function resized(x, n, o, who)
     if mode == "nearest" then
       x = nearest(x, dim, to, scale)
     else
-      x = linear(x, dim, to, scale, o.align_corners)
+      local f = mode == "bicubic" and cubic or linear
+      x = f(x, dim, to, scale, o.align_corners)
     end
   end
   if mode ~= "nearest" then x = wide.unwiden(x, from) end
@@ -294,7 +376,7 @@ end
 --- nn.interpolate(x, {size, scale_factor, mode = "nearest", align_corners =
 -- false}): [rows, channels, size] or [rows, channels, height, width] resized to
 -- `size` (a number or list) or by scale_factor. Modes: nearest, linear (3
--- dims), bilinear (4 dims).
+-- dims), bilinear and bicubic (4 dims).
 function M.interpolate(x, options)
   local who = "interpolate"
   local o = read_options(options, {"size", "scale_factor", "mode",
@@ -382,20 +464,22 @@ local function options_text(o, keys)
   return more[1] and "{" .. table.concat(more, ", ") .. "}"
 end
 
---- nn.MaxPool1d(kernel [, {stride, padding, dilation}]): max_pool1d.
---- nn.MaxPool2d(kernel [, {stride, padding, dilation}]): max_pool2d.
---- nn.AvgPool1d(kernel [, {stride, padding, count_include_pad, divisor}]):
--- avg_pool1d.
---- nn.AvgPool2d(kernel [, {stride, padding, count_include_pad, divisor}]):
--- avg_pool2d.
+--- nn.MaxPool1d(kernel [, {stride, padding, dilation, ceil_mode,
+-- return_indices}]): max_pool1d.
+--- nn.MaxPool2d(kernel [, options]): max_pool2d.
+--- nn.MaxPool3d(kernel [, options]): max_pool3d.
+--- nn.AvgPool1d(kernel [, {stride, padding, ceil_mode, count_include_pad,
+-- divisor}]): avg_pool1d.
+--- nn.AvgPool2d(kernel [, options]): avg_pool2d.
+--- nn.AvgPool3d(kernel [, options]): avg_pool3d.
 local function pool_layer(name, f, keys)
   local Class = Module:extend(name)
   function Class:init(kernel, options)
     self.kernel, self.options = kernel_options(kernel, options, keys, name)
   end
   function Class:forward(x)
-    local y = f(x, self.kernel, self.options)
-    return y
+    local y, at = f(x, self.kernel, self.options)
+    return y, at
   end
   function Class:describe()
     local more = options_text(self.options, keys)
@@ -419,11 +503,15 @@ local function adaptive_layer(name, f)
   M[name] = Class
 end
 
-for n = 1, 2 do
+for n = 1, 3 do
   pool_layer("MaxPool" .. n .. "d", M["max_pool" .. n .. "d"],
-             {"stride", "padding", "dilation"})
+             {"stride", "padding", "dilation", "ceil_mode",
+              "return_indices"})
   pool_layer("AvgPool" .. n .. "d", M["avg_pool" .. n .. "d"],
-             {"stride", "padding", "count_include_pad", "divisor"})
+             {"stride", "padding", "ceil_mode", "count_include_pad",
+              "divisor"})
+end
+for n = 1, 2 do
   adaptive_layer("AdaptiveAvgPool" .. n .. "d",
                  M["adaptive_avg_pool" .. n .. "d"])
   adaptive_layer("AdaptiveMaxPool" .. n .. "d",

@@ -30,20 +30,21 @@ function M.tensor(v, what, who)
   end
 end
 
--- f(x) for x with rows; one example without gets them, and loses them again.
+-- f(x) for x with rows (one result or two); one example without gets them, and
+-- loses them again.
 function M.with_rows(x, rank, who, f, ...)
   M.tensor(x, "the input", who)
   if x:dim() == rank then
-    local y = f(x, ...)
-    return y
+    local y, z = f(x, ...)
+    return y, z
   elseif x:dim() == rank - 1 then
-    local y = f(limn.unsqueeze(x, 1), ...)
-    y = limn.squeeze(y, 1)
-    return y
+    local y, z = f(limn.unsqueeze(x, 1), ...)
+    return limn.squeeze(y, 1), z and limn.squeeze(z, 1)
   end
   core.fail(("%s: the input has %d dims instead of %d (or %d for one example)")
     :format(who, x:dim(), rank, rank - 1),
-    "rows, channels" .. (rank == 4 and ", height, width" or ", length"))
+    "rows, channels" .. (rank == 3 and ", length"
+      or rank == 4 and ", height, width" or ", depth, height, width"))
 end
 
 -- A number, or {2, 1}.
