@@ -130,7 +130,13 @@ enum { /* bits of limn_flags.passes, in the order of LIMN_OPT's names */
   LIMN_PASS_PAIRS = 32,  /* pair kernels in fused groups on the CPU */
   LIMN_PASS_ALL = 63
 };
+enum { /* bits of limn_flags.debug, in the order of LIMN_DEBUG's names */
+  LIMN_DEBUG_NAN = 1,   /* the first op that makes NaN or infinity fails */
+  LIMN_DEBUG_KEEP = 2,  /* graphs keep what each path and line gave */
+  LIMN_DEBUG_TRACE = 4  /* a line for each trace and plan */
+};
 typedef struct {
+  uint32_t debug;
   uint32_t passes;
   char dump[16];    /* LIMN_DUMP letters: g f p k x */
   bool verify;      /* LIMN_VERIFY=1: recompute each run unfused, compare */

@@ -401,7 +401,8 @@ static int exec_timed(limn_plan *p, const limn_step *s, const limn_bind *b) {
 
 int limn_plan_steps(limn_plan *p, const limn_bind *b, bool *started) {
   bool timed = limn_dumps(p->c, 'x');
-  bool many = p->dev->ops->launch_all && !timed;
+  bool nan = p->c->flags.debug & LIMN_DEBUG_NAN;
+  bool many = p->dev->ops->launch_all && !timed && !nan;
   uint32_t n;
   for (uint32_t i = 0; i < p->nstep; i += n) {
     const limn_step *s = &p->step[i];
@@ -409,6 +410,7 @@ int limn_plan_steps(limn_plan *p, const limn_bind *b, bool *started) {
     n = many ? exec_stretch(p, i) : 1;
     if (n > 1) LIMN_TRY(exec_many(p, s, n, b));
     else LIMN_TRY(timed ? exec_timed(p, s, b) : limn_plan_step(p, s, b));
+    if (nan) LIMN_TRY(limn_finite_check(p, s, b));
     n = LIMN_MAX(n, 1);
   }
   p->dev->launches += p->nstep;
@@ -619,7 +621,9 @@ int limn_plan_run(limn_plan *p, const limn_run_arg *in,
   LIMN_GO(exec_results(p, in, into, out));
   LIMN_GO(p->dry ? exec_keep(p, in) : exec_commit(p, &b, in, into));
 bail:
-  if (rc < 0 && started && !p->dry) exec_void(p);
+  /* Looking for NaN nothing is written in place: all cells are as before. */
+  if (rc < 0 && started && !p->dry && !(p->c->flags.debug & LIMN_DEBUG_NAN))
+    exec_void(p);
   if (rc < 0) limn_results_release(p->g, out);
   exec_unbind(p, in);
   p->busy = false;
@@ -640,13 +644,27 @@ int limn_plan_get(limn_graph *g, limn_device *dev, const limn_run_arg *in,
   return limn_plan_find(g, dev, in, out);
 }
 
-int limn_graph_run(limn_graph *g, limn_device *dev, const limn_run_arg *in,
-                   limn_tensor *const *into, limn_result *out) {
+static int exec_graph(limn_graph *g, limn_device *dev, const limn_run_arg *in,
+                      limn_tensor *const *into, limn_result *out) {
   limn_plan *p;
   LIMN_TRY(limn_plan_get(g, dev, in, &p));
   p->g->planner->stats.runs++;
   if (g->c->flags.verify) return limn_plan_verify(p, in, into, out);
   return limn_plan_run(p, in, into, NULL, out);
+}
+
+int limn_graph_run(limn_graph *g, limn_device *dev, const limn_run_arg *in,
+                   limn_tensor *const *into, limn_result *out) {
+  limn_context *c = g->c;
+  uint32_t passes = c->flags.passes;
+  int rc;
+  if (!c->flags.debug) return exec_graph(g, dev, in, into, out);
+  if (c->flags.debug & LIMN_DEBUG_NAN) c->flags.passes = 0; /* op by op */
+  rc = c->flags.debug & LIMN_DEBUG_KEEP && !g->eager
+           ? limn_keep_run(g, dev, in, into, out)
+           : exec_graph(g, dev, in, into, out);
+  c->flags.passes = passes;
+  return rc;
 }
 
 int limn_graph_prepare(limn_graph *g, limn_device *dev,

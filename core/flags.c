@@ -7,6 +7,10 @@
  *                     g graphs as recorded, f the same as planned (expanded
  *                     and simplified), p plans with their fused steps, k
  *                     kernel sources, x execution times
+ *   LIMN_DEBUG        what limn.debug sets, "nan,keep,trace": nan lets the
+ *                     first op fail that makes NaN or infinity, keep lets
+ *                     graphs keep what each path and line gave, trace writes a
+ *                     line for each trace and plan
  *   LIMN_VERIFY=1     compute each run a second time, unfused, and compare
  *   LIMN_ISA          instruction set of CPU kernels: base, avx2, avx512.
  *                     Default: the best that the machine has.
@@ -39,6 +43,16 @@ static const char *flags_word(const char *s, size_t *n) {
 
 static bool flags_is(const char *s, size_t n, const char *word) {
   return strlen(word) == n && !memcmp(s, word, n);
+}
+
+static uint32_t flags_debug(const char *s) {
+  static const char *const names[] = {"nan", "keep", "trace"};
+  uint32_t bits = 0;
+  size_t n;
+  for (; (s = flags_word(s, &n)); s += n)
+    for (int i = 0; i < LIMN_COUNT(names); i++)
+      if (flags_is(s, n, names[i])) bits |= 1u << i;
+  return bits;
 }
 
 static uint32_t flags_pass(const char *s, size_t n) {
@@ -108,6 +122,7 @@ void limn_flags_read(limn_flags *f) {
   memset(f, 0, sizeof *f);
   f->passes = limn_flags_passes(flags_env("LIMN_OPT"));
   snprintf(f->dump, sizeof f->dump, "%s", flags_env("LIMN_DUMP"));
+  f->debug = flags_debug(flags_env("LIMN_DEBUG"));
   f->verify = !strcmp(flags_env("LIMN_VERIFY"), "1");
   f->isa = flags_isa(flags_env("LIMN_ISA"));
   f->threads = atoi(flags_env("LIMN_THREADS"));

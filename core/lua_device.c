@@ -98,6 +98,14 @@ static int device_passes(lua_State *L) {
   return 1;
 }
 
+/* debug([bits]): LIMN_DEBUG_* from now on; gives what was */
+static int device_debug(lua_State *L) {
+  limn_context *c = limn_lua_state(L)->c;
+  lua_pushnumber(L, c->flags.debug);
+  if (!lua_isnoneornil(L, 1)) c->flags.debug = (uint32_t)luaL_checknumber(L, 1);
+  return 1;
+}
+
 /* plans_limit(entries, bytes) */
 static int device_plans_limit(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
@@ -173,6 +181,7 @@ static const luaL_Reg device_functions[] = {
     {"devices", device_list},       {"wait", device_wait},
     {"set_device", device_set},     {"seed", device_seed},
     {"policy", device_policy},      {"passes", device_passes},
+    {"debug", device_debug},
          {"plans_limit", device_plans_limit},
     {"version", device_version},    {"scope_enter", device_scope_enter},
     {"scope_free", device_scope_free}, {"ops_info", device_ops},

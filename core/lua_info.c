@@ -160,6 +160,24 @@ static int info_stats(lua_State *L) {
   return 1;
 }
 
+/* graph_kept(graph): the values of limn.debug {keep = true} by name */
+static int info_kept(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_graph *g = limn_lua_check_graph(st, L, 1)->g;
+  lua_newtable(L);
+  for (uint32_t i = 0;; i++) {
+    limn_tensor *t;
+    const char *name = limn_graph_kept(g, i, &t);
+    limn_handle *h;
+    if (!name) return 1;
+    if (!t) continue;
+    h = limn_lua_new_tensor(st, L);
+    h->t = t;
+    limn_tensor_retain(t);
+    lua_setfield(L, -2, name);
+  }
+}
+
 static int info_forget(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_graph_forget(limn_lua_check_graph(st, L, 1)->g);
@@ -217,8 +235,8 @@ static const luaL_Reg info_methods[] = {
     {"verify", info_verify}, {NULL, NULL}};
 static const luaL_Reg info_functions[] = {
     {"graph_cells", info_cells}, {"graph_name", info_name},
-    {"graph_data", info_data},   {"counters", info_counters},
-    {"whole", info_whole},
+    {"graph_kept", info_kept},   {"graph_data", info_data},
+    {"counters", info_counters}, {"whole", info_whole},
     {NULL, NULL}};
 
 void limn_lua_open_info(limn_lua *st, lua_State *L) {

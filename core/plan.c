@@ -224,6 +224,7 @@ void limn_planner_free(limn_graph *g) {
   for (uint32_t i = 0; i < n->konst_cap; i++) limn_cell_release(n->konst[i]);
   limn_free(g->c, n->konst, n->konst_cap * sizeof *n->konst);
   limn_graph_release(n->shadow);
+  limn_keep_free(g);
   limn_free(g->c, n->size_number, g->nin + 1);
   limn_free(g->c, n->reads, g->nin + 1);
   limn_free(g->c, n->keybuf, n->keycap * sizeof *n->keybuf);
@@ -524,6 +525,9 @@ int limn_plan_find(limn_graph *g, limn_device *dev, const limn_run_arg *in,
   if (rc < 0) return rc;
   limn_plan_miss(g, n, dev, in);
   if (g->c->flags.dump[0]) limn_plan_dump(p);
+  if (g->c->flags.debug & LIMN_DEBUG_TRACE && !g->eager)
+    limn_log(g->c, 'v', "limn: plan of %s on %s, %u steps: %s", g->name,
+             dev->name, p->nstep, n->stats.miss[0]);
   p->next = n->first;
   n->first = p;
   plan_link_lru(p);

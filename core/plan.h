@@ -51,6 +51,10 @@ void limn_graph_stats_get(limn_graph *g, limn_graph_stats *out);
 /* Text of the plan for these arguments: steps, memory, kernels. */
 int limn_graph_explain(limn_graph *g, limn_device *dev,
                        const limn_run_arg *in, limn_str *out);
+/* What limn.debug {keep = true} has kept: the name of value i, a module path or
+ * a line, and the value (borrowed; NULL before the first run); NULL past the
+ * last. */
+const char *limn_graph_kept(limn_graph *g, uint32_t i, limn_tensor **out);
 /* Drop all plans of g (a change of LIMN_OPT, tests). */
 void limn_graph_forget(limn_graph *g);
 

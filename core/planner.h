@@ -167,6 +167,11 @@ typedef struct limn_plan {
   limn_tensor **kept; /* per write, +1 */
 } limn_plan;
 
+typedef struct { /* what a module path or line gave last */
+  char *name;
+  limn_tensor *value; /* +1, or NULL before the first run */
+} limn_kept;
+
 typedef struct { /* a key for which a guard did not hold, and what it said */
   uint64_t *key;
   uint32_t nkey;
@@ -185,6 +190,9 @@ typedef struct limn_planner {
   uint64_t *keybuf;
   uint32_t keycap;
   limn_graph *shadow; /* for LIMN_VERIFY */
+  limn_graph *keep;   /* for LIMN_DEBUG_KEEP: a copy with more results */
+  limn_kept *kept;
+  uint32_t nkept, kept_cap;
   limn_refusal refused[8]; /* the latest, so that limn.jit asks cheaply */
   uint32_t nrefused;       /* so far */
 } limn_planner;
@@ -278,6 +286,12 @@ int limn_plan_steps(limn_plan *p, const limn_bind *b, bool *started);
 int limn_plan_step(limn_plan *p, const limn_step *s, const limn_bind *b);
 /* exec_region.c: a COND, WHILE or SCAN step. */
 int limn_plan_region(limn_plan *p, const limn_step *s, const limn_bind *b);
+/* finite.c: after a step, where LIMN_DEBUG_NAN is set. */
+int limn_finite_check(limn_plan *p, const limn_step *s, const limn_bind *b);
+/* keep.c: run, and keep what each path and line gave last. */
+int limn_keep_run(limn_graph *g, limn_device *dev, const limn_run_arg *in,
+                  limn_tensor *const *into, limn_result *out);
+void limn_keep_free(limn_graph *g);
 /* plan_verify.c: run, and compare with the graph unfused (LIMN_VERIFY=1). */
 int limn_plan_verify(limn_plan *p, const limn_run_arg *in,
                      limn_tensor *const *into, limn_result *out);

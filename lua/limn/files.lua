@@ -85,6 +85,7 @@ end
 graph.load_state_dict = load_state_dict
 
 function graph.name(g) return (core.graph_name(g)) end
+function graph.value(g, name) return require "limn.debug".value(g, name) end
 function graph.check(g) return require "limn.trace".check(g) end
 function graph.save(g, path) return M.save(path, {graph = g}) end
 

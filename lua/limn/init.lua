@@ -58,6 +58,7 @@ package.loaded["limn"] = limn
 ops.value, ops.floor = limn.value, limn.floor
 require("limn.dims").limn = limn
 
+limn.debug = require "limn.debug".debug
 limn.type = core.type
 limn.tracing = core.tracing
 limn.counters = core.counters

@@ -1,6 +1,7 @@
 --- Tracing: limn.trace, and sizes in traces.
 local core = require "limn.core"
 local callable = require "limn.callable"
+local tell = require "limn.debug".tell
 local sorted_keys = require "limn.sorted_keys"
 
 local ops, fail = core.ops, core.fail
@@ -298,6 +299,7 @@ local function trace(f, examples, options)
   end
   local s = {taken = {}, sizes = {}, nsizes = 0}
   local name = options.name or callable.name(f)
+  local start = os.clock()
   s.tr = core.trace_begin(name, "trace")
   if options.strict then core.trace_strict(s.tr, true) end
   local modules = {}
@@ -321,6 +323,12 @@ local function trace(f, examples, options)
   data.f = f
   data.ups = callable.upvalues(f)
   data.fields = fields(modules)
+  if core.debug() >= 4 then
+    local made = g:stats()
+    tell(("trace of %s (%s), %d nodes, %d guard%s, %.1f ms: %s"):format(name,
+      place(f), made.nodes, made.guards, made.guards == 1 and "" or "s",
+      (os.clock() - start) * 1e3, options.why or "limn.trace"))
+  end
   return g
 end
 

@@ -82,6 +82,7 @@ local function within(v, domain)
   if domain == "POS" then return ("(%s:abs() + 0.5)"):format(x) end
   if domain == "NZ" then return ("(%s:abs() + 0.5)"):format(x) end
   if domain == "GE1" then return ("(%s:abs() + 1.5)"):format(x) end
+  if domain == "NEAR" then return ("(%s:tanh() * 0.7 + 1)"):format(x) end
   if domain == "UNIT" then return ("(%s:tanh() * 0.7)"):format(x) end
   return x
 end
@@ -111,14 +112,15 @@ local function elementwise(p)
   if row.name == "where" or row.name == "clamp" then return nil end
   local a = some(p, want)
   if not a then return nil end
-  local used, texts, shape = {a}, {within(a, row.domain)}, a.shape
+  local domain = row.name == "pow" and "NEAR" or row.domain
+  local used, texts, shape = {a}, {within(a, domain)}, a.shape
   if row.arity == 2 then
     local b = some(p, function(v)
       return want(v) and broadcast(shape, v.shape)
     end)
     if not b then return nil end
     used[2] = b
-    texts[2] = within(b, row.domain)
+    texts[2] = within(b, domain)
     shape = broadcast(shape, b.shape)
     if p.r() < 0.25 and row.rule == "NUM" then
       used[2], texts[2], shape = nil, pick(p, {"0.5", "2", "-1.25"}), a.shape
