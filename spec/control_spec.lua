@@ -423,6 +423,50 @@ describe("Cells in control flow", function()
     end)
   end)
 
+  it("are void when a step of a loop fails", function()
+    U.each_device(function(dev)
+      local c = nn.Buffer(limn.zeros())
+      local g = limn.trace(function(x, i)
+        local y = limn.map(function(r)
+          c:assign(c + 1)
+          return x:index_select(1, r:unsqueeze(1))
+        end, i)
+        return y
+      end, limn.ones(3), limn.ones(2, "int64"))
+      local function run(...)
+        local y = g(limn.ones(3, dev), limn.tensor({...}, "int64"):to(dev))
+        return y:sum():item()
+      end
+      assert.are.equal(2, run(1, 2))
+      U.message(function() run(1, 7, 2) end, U.here(-9), "index 7")
+      U.message(function() return c:item() end, "void")
+      c:assign(limn.zeros())
+      assert.are.equal(3, run(1, 2, 3))
+      U.equal(c, {3})
+    end)
+  end)
+
+  it("and results may lie in memory that the caller gives", function()
+    local c = nn.Buffer(limn.zeros(3))
+    local g = limn.trace(function(x)
+      local y = limn.scan(function(h, r)
+        c:assign(c + r)
+        return h + r
+      end, limn.zeros(3), x)
+      return y, c + 0
+    end, limn.ones(2, 3))
+    U.each_device(function(dev)
+      local a, b = limn.zeros(3, dev), limn.zeros(3, dev)
+      c:assign(limn.zeros(3))
+      for i = 1, 3 do
+        g:run_into({a, b}, limn.ones(4, 3, dev))
+        U.equal(a, {4, 4, 4})
+        U.equal(b, {4 * i, 4 * i, 4 * i})
+        U.equal(c, b)
+      end
+    end)
+  end)
+
   it("may be assigned by the body of a loop, not by its test", function()
     local c = nn.Buffer(limn.zeros())
     local function f(x)
@@ -597,6 +641,23 @@ describe("A graph with control flow", function()
         end)
       end
     end)
+  end)
+
+  it("is traced again by jit where a guard of a body does not hold",
+     function()
+    local f = limn.jit(function(x)
+      local y = limn.map(function(r)
+        if r:size(1) == 3 then return r * 2 end
+        return r * 3
+      end, x)
+      return y
+    end)
+    U.each_device(function(dev)
+      U.equal(f(limn.ones(1, 3, dev)), {2, 2, 2})
+      U.equal(f(limn.ones(1, 2, dev)), {3, 3})
+      U.equal(f(limn.ones(1, 3, dev)), {2, 2, 2})
+    end)
+    assert.are.equal(2, #f:graphs())
   end)
 
   it("prints in the order of its steps", function()
