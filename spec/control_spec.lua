@@ -438,7 +438,7 @@ describe("Cells in control flow", function()
         return y:sum():item()
       end
       assert.are.equal(2, run(1, 2))
-      U.message(function() run(1, 7, 2) end, U.here(-9), "index 7")
+      U.message(function() run(1, 7, 2) end, U.here(-11), "index 7")
       U.message(function() return c:item() end, "void")
       c:assign(limn.zeros())
       assert.are.equal(3, run(1, 2, 3))
