@@ -428,7 +428,6 @@ static int emit_init(emitter *e) {
   e->pool = limn_arena_alloc(e->tmp, EMIT_POOL * sizeof *e->pool);
   e->given = limn_arena_alloc(e->tmp, (e->g->nout + 1) * sizeof *e->given);
   e->place = limn_arena_alloc(e->tmp, n * sizeof *e->place);
-  e->chain = limn_arena_alloc(e->tmp, n * sizeof *e->chain);
   for (int i = 0; i < LIMN_COUNT(ints); i++) {
     *ints[i] = limn_arena_alloc(e->tmp, n * sizeof(int32_t));
     if (!*ints[i]) return LIMN_EMEM;
@@ -437,7 +436,7 @@ static int emit_init(emitter *e) {
                                (e->g->nout + 1) * sizeof *e->p->out);
   e->p->write = limn_arena_alloc(&e->p->mem,
                                  (e->g->ncell + 1) * sizeof *e->p->write);
-  if (!e->place || !e->chain || !e->pool || !e->given) return LIMN_EMEM;
+  if (!e->place || !e->pool || !e->given) return LIMN_EMEM;
   return e->val && e->member && e->head && e->deferred && e->p->out &&
                  e->p->write ? 0 : LIMN_EMEM;
 }

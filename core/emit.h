@@ -42,7 +42,6 @@ typedef struct {
   int32_t *instr_stamp;
   int32_t stamp;
   emit_place *place;   /* per node */
-  limn_ref *chain;     /* per update: the one whose memory it writes */
 } emitter;
 
 /* emit.c */

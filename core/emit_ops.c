@@ -460,22 +460,50 @@ static int ops_pad(emitter *e, limn_ref r, const limn_type *a) {
   return ops_into(e, args[0], &part, r);
 }
 
-/* The region of an update is the view that slice would give of the result. */
-static int ops_update(emitter *e, limn_ref r, const limn_type *a) {
-  const limn_arg *args = limn_node_args(e->g, r);
-  limn_type s[LIMN_MAXARGS];
-  limn_operand out, part;
-  limn_ref last = e->chain[r - 1];
-  LIMN_TRY(emit_home(e, last, &out));
-  if (r != last) emit_known(e, r, &out);
-  if (!e->place[last - 1].covered && !ops_there(e, args[0], &out))
-    LIMN_TRY(ops_into(e, args[0], &out, r));
+/* The part of an update in the memory of its chain; its region is the view that
+ * slice would give of it. */
+static int ops_update_part(emitter *e, limn_ref r, const limn_operand *out) {
+  limn_type a[LIMN_MAXARGS], s[LIMN_MAXARGS];
+  limn_operand part = *out;
+  limn_arg v = limn_node_args(e->g, r)[1];
+  LIMN_TRY(emit_args(e, r, a, e->pool));
   memset(s, 0, sizeof s);
   s[0] = a[0];
   for (int i = 1; i < 5; i++) s[i] = a[i + 1];
-  part = out;
-  LIMN_TRY(limn_op_get(OP_slice)->view(e->c, s, &out.v, &part.v));
-  return ops_there(e, args[1], &part) ? 0 : ops_into(e, args[1], &part, r);
+  LIMN_TRY(limn_op_get(OP_slice)->view(e->c, s, &out->v, &part.v));
+  return ops_there(e, v, &part) ? 0 : ops_into(e, v, &part, r);
+}
+
+/* A whole chain, from what it begins with on. */
+static int ops_update_chain(emitter *e, limn_ref r, const limn_operand *out) {
+  limn_ref x = r, *list;
+  limn_arg base;
+  int n = 0;
+  do {
+    base = limn_node_args(e->g, x)[0];
+    x = emit_canon(e, base);
+    n++;
+  } while (e->f->chain[x - 1] == r);
+  if (!e->place[r - 1].covered) LIMN_TRY(ops_into(e, base, out, r));
+  list = limn_arena_alloc(e->tmp, (size_t)n * sizeof *list);
+  if (!list) return LIMN_EMEM;
+  for (int i = n; i > 0; i--) {
+    list[i - 1] = i == n ? r : emit_canon(e, limn_node_args(e->g, list[i])[0]);
+  }
+  for (int i = 0; i < n; i++) LIMN_TRY(ops_update_part(e, list[i], out));
+  return 0;
+}
+
+static int ops_update(emitter *e, limn_ref r) {
+  limn_ref last = e->f->chain[r - 1];
+  limn_arg x = limn_node_args(e->g, r)[0];
+  limn_operand out;
+  if (e->f->late[r - 1] && r != last) return 0;
+  LIMN_TRY(emit_home(e, last, &out));
+  if (e->f->late[r - 1]) return ops_update_chain(e, r, &out);
+  if (r != last) emit_known(e, r, &out);
+  if (!ops_there(e, x, &out)) LIMN_TRY(ops_into(e, x, &out, r));
+  return ops_update_part(e, r, &out);
 }
 
 /* Chosen by expand_conv where it suits. */
@@ -572,7 +600,7 @@ int emit_special(emitter *e, limn_ref r) {
     case OP_scatter_add: return ops_add(e, r, a, LIMN_STEP_SCATTER_ADD);
     case OP_conv3: return ops_conv3(e, r);
     case OP_pad: return ops_pad(e, r, a);
-    case OP_update: return ops_update(e, r, a);
+    case OP_update: return ops_update(e, r);
     default:
       return limn_fail(e->c, LIMN_EUNSUPPORTED, "%s has no kernel on %s",
                        limn_op_get(n->op)->name, e->p->dev->name);

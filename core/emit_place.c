@@ -1,8 +1,8 @@
 /* Values that are made in their place: what cat joins, and what a chain of
  * updates puts together, is computed there instead of being copied there.
  *
- * 1. An update whose result only the next update takes shares that one's
- *    memory: nothing but its own part is written.
+ * 1. An update whose result only the next update takes (a chain: fuse.c) shares
+ *    that one's memory: nothing but its own part is written.
  * 2. Where the parts of a chain that begins with one number cover everything
  *    and do not overlap, nothing is filled in before; where they are computed
  *    by fused groups, which can write to any view, they are computed there.
@@ -102,7 +102,7 @@ static int place_chain(emitter *e, limn_ref r) {
   limn_ref x = r;
   int n = 0, op;
   if (!box) return LIMN_EMEM;
-  for (; e->chain[x - 1] == r; x = emit_canon(e, place_args(e, x)[0])) {
+  for (; e->f->chain[x - 1] == r; x = emit_canon(e, place_args(e, x)[0])) {
     if (n == PLACE_PARTS) return 0;
     LIMN_TRY(place_region(e, x, &box[n]));
     numel += box[n++].numel;
@@ -120,47 +120,12 @@ static int place_chain(emitter *e, limn_ref r) {
   return 0;
 }
 
-typedef struct {
-  emitter *e;
-  uint32_t *uses;
-} place_count;
-
-static void place_use(limn_ref r, void *p) {
-  place_count *c = p;
-  c->uses[c->e->f->canon[r - 1] - 1]++;
-}
-
-/* Rule 1: e->chain is the last update of each one's chain. */
-static int place_chains(emitter *e) {
-  place_count c = {e, limn_arena_alloc(e->tmp, (e->g->nnode + 1) * 4)};
-  if (!c.uses) return LIMN_EMEM;
-  for (limn_ref r = 1; r <= e->g->nnode; r++)
-    if (place_live(e, r)) limn_node_refs(e->g, r, place_use, &c);
-  for (limn_ref r = e->g->nnode; r >= 1; r--) {
-    limn_ref x;
-    if (!place_live(e, r) || limn_graph_node(e->g, r)->op != OP_update)
-      continue;
-    if (!e->chain[r - 1]) e->chain[r - 1] = r;
-    if (!emit_is_tensor(e, place_args(e, r)[0])) continue;
-    x = emit_canon(e, place_args(e, r)[0]);
-    if (limn_graph_node(e->g, x)->op == OP_update && c.uses[x - 1] == 1 &&
-        !place_leaves(e, x) && emit_type(e, x)->dtype == emit_type(e, r)->dtype)
-      e->chain[x - 1] = e->chain[r - 1];
-  }
-  return 0;
-}
-
 int emit_places(emitter *e) {
-  bool any = false;
+  for (limn_ref r = 1; r <= e->g->nnode; r++)
+    if (limn_graph_node(e->g, r)->op == OP_cat && place_live(e, r))
+      place_cat(e, r);
   for (limn_ref r = 1; r <= e->g->nnode; r++) {
-    int op = limn_graph_node(e->g, r)->op;
-    any |= op == OP_update;
-    if (op == OP_cat && place_live(e, r)) place_cat(e, r);
-  }
-  if (!any) return 0;
-  LIMN_TRY(place_chains(e));
-  for (limn_ref r = 1; r <= e->g->nnode; r++) {
-    int rc = e->chain[r - 1] == r && !e->place[r - 1].home
+    int rc = e->f->chain[r - 1] == r && !e->place[r - 1].home
                  ? place_chain(e, r) : 0;
     if (rc < 0) return limn_locate(e->I, r, rc, e->p->dev->name);
   }

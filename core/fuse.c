@@ -15,6 +15,10 @@
  * 5. Simple arithmetic on one tensor, and on numbers or less, that only groups
  *    use but that can join none is computed again in each of them: they read
  *    as much as if it had been stored.
+ * 6. An update that only the next update takes is of one chain with it. Where
+ *    a chain begins with one number, all of it is done at its end, so that its
+ *    parts may be computed together: they join each other's groups, as do the
+ *    parts of cat.
  * Only values that are equal bit by bit are ever identified (canon). */
 #include "planner.h"
 
@@ -27,6 +31,7 @@ typedef struct {
   limn_fused *f;
   limn_device *dev;
   uint32_t *use_at, *use; /* consumers of r: use[use_at[r-1] .. use_at[r]) */
+  int32_t *part; /* per chain or cat: 1 + the group of a part of it */
   bool on;                /* fusing at all */
 } fuser;
 
@@ -258,6 +263,11 @@ static void fuse_start(fuser *z, limn_ref r, bool reduce) {
   z->f->stored[r - 1] = 1;
 }
 
+/* When r is done, as a node. */
+static limn_ref fuse_at(const fuser *z, limn_ref r) {
+  return z->f->late[r - 1] ? z->f->chain[r - 1] : r;
+}
+
 /* Whether r may join G, and whether its value must then be stored. */
 static bool fuse_may_join(fuser *z, limn_ref r, int32_t gi, bool *store) {
   limn_fuse_group *G = &z->f->groups[gi];
@@ -271,7 +281,7 @@ static bool fuse_may_join(fuser *z, limn_ref r, int32_t gi, bool *store) {
   for (uint32_t k = z->use_at[r - 1]; k < z->use_at[r]; k++) {
     limn_ref u = z->use[k];
     if (z->f->group[u - 1] == gi) continue;
-    if (u <= G->root) return false;
+    if (fuse_at(z, u) <= G->root) return false;
     outside = true;
   }
   if (outside && (G->reduce || G->matmul || G->nout >= LIMN_STEP_OUT))
@@ -280,22 +290,70 @@ static bool fuse_may_join(fuser *z, limn_ref r, int32_t gi, bool *store) {
   return true;
 }
 
-static bool fuse_join(fuser *z, limn_ref r) {
-  bool store;
-  if (!z->on) return false;
-  for (uint32_t k = z->use_at[r - 1]; k < z->use_at[r]; k++) {
-    int32_t gi = z->f->group[z->use[k] - 1];
-    limn_fuse_group *G;
-    if (gi < 0 || !fuse_may_join(z, r, gi, &store)) continue;
-    G = &z->f->groups[gi];
-    z->f->group[r - 1] = gi;
-    z->f->stored[r - 1] = store;
-    G->nmember++;
-    G->nin += fuse_operand_count(z->I, r) - !store;
-    G->nout += store;
-    return true;
+/* Whether u is made of parts that are computed at any time before. */
+static bool fuse_gathers(const fuser *z, limn_ref u) {
+  return z->f->late[u - 1] || fuse_node(z->I, u)->op == OP_cat;
+}
+
+static bool fuse_is_product(const fuser *z, limn_ref r) {
+  const limn_node *n = fuse_node(z->I, r);
+  const limn_type *t = &z->I->t[r - 1];
+  if (n->op != OP_matmul) return false;
+  if (t->dtype != LIMN_F32 && t->dtype != LIMN_F64) return false;
+  return fuse_node(z->I, fuse_arg(z->I, r, 0)->u.ref)->rank >= 2 &&
+         fuse_node(z->I, fuse_arg(z->I, r, 1)->u.ref)->rank >= 2;
+}
+
+#define FUSE_DEEP 8
+
+/* Whether r may become the epilogue of a product, which must be a group of one
+ * result. */
+static bool fuse_ends_product(const fuser *z, limn_ref r, int depth) {
+  for (int i = 0; i < fuse_node(z->I, r)->nargs && depth; i++) {
+    const limn_arg *a = fuse_arg(z->I, r, i);
+    limn_ref x = a->tag == LIMN_A_REF ? z->f->canon[a->u.ref - 1] : 0;
+    if (!x || z->use_at[x] - z->use_at[x - 1] != 1) continue;
+    if (!limn_shape_eq(&z->I->t[x - 1].shape, &z->I->t[r - 1].shape)) continue;
+    if (fuse_is_product(z, x)) return true;
+    if (limn_fuse_like(z->I, x) && fuse_ends_product(z, x, depth - 1))
+      return true;
   }
   return false;
+}
+
+static bool fuse_enter(fuser *z, limn_ref r, int32_t gi) {
+  limn_fuse_group *G;
+  bool store;
+  if (gi < 0 || !fuse_may_join(z, r, gi, &store)) return false;
+  G = &z->f->groups[gi];
+  z->f->group[r - 1] = gi;
+  z->f->stored[r - 1] = store;
+  G->nmember++;
+  G->nin += fuse_operand_count(z->I, r) - !store;
+  G->nout += store;
+  return true;
+}
+
+static bool fuse_join(fuser *z, limn_ref r) {
+  if (!z->on) return false;
+  for (uint32_t k = z->use_at[r - 1]; k < z->use_at[r]; k++)
+    if (fuse_enter(z, r, z->f->group[z->use[k] - 1])) return true;
+  if (fuse_ends_product(z, r, FUSE_DEEP)) return false;
+  for (uint32_t k = z->use_at[r - 1]; k < z->use_at[r]; k++) {
+    limn_ref u = z->use[k];
+    if (fuse_gathers(z, u) && fuse_enter(z, r, z->part[fuse_at(z, u) - 1] - 1))
+      return true;
+  }
+  return false;
+}
+
+/* Other parts may join the group of this one. */
+static void fuse_note_part(fuser *z, limn_ref r) {
+  int32_t gi = z->f->group[r - 1];
+  if (gi < 0 || fuse_ends_product(z, r, FUSE_DEEP)) return;
+  for (uint32_t k = z->use_at[r - 1]; k < z->use_at[r]; k++)
+    if (fuse_gathers(z, z->use[k]))
+      z->part[fuse_at(z, z->use[k]) - 1] = gi + 1;
 }
 
 /* -- What is computed again -- */
@@ -347,15 +405,6 @@ static bool fuse_again(fuser *z, limn_ref r) {
 
 /* -- Epilogues -- */
 
-static bool fuse_is_product(const fuser *z, limn_ref r) {
-  const limn_node *n = fuse_node(z->I, r);
-  const limn_type *t = &z->I->t[r - 1];
-  if (n->op != OP_matmul) return false;
-  if (t->dtype != LIMN_F32 && t->dtype != LIMN_F64) return false;
-  return fuse_node(z->I, fuse_arg(z->I, r, 0)->u.ref)->rank >= 2 &&
-         fuse_node(z->I, fuse_arg(z->I, r, 1)->u.ref)->rank >= 2;
-}
-
 /* r, a product, becomes the head of the only group that uses it. */
 static void fuse_epilogue(fuser *z, limn_ref r) {
   int32_t gi = -1;
@@ -377,6 +426,51 @@ static void fuse_epilogue(fuser *z, limn_ref r) {
   z->f->stored[r - 1] = 0;
 }
 
+/* -- Chains of updates -- */
+
+#define FUSE_LATE 64 /* parts of a chain that is done at its end */
+
+static bool fuse_is_update(const fuser *z, limn_ref r) {
+  return z->f->needed[r - 1] && z->f->canon[r - 1] == r &&
+         fuse_node(z->I, r)->op == OP_update;
+}
+
+/* What update r changes, or 0. */
+static limn_ref fuse_updated(const fuser *z, limn_ref r) {
+  const limn_arg *x = fuse_arg(z->I, r, 0);
+  if (x->tag != LIMN_A_REF) return 0;
+  if (fuse_node(z->I, x->u.ref)->kind != LIMN_V_TENSOR) return 0;
+  return z->f->canon[x->u.ref - 1];
+}
+
+static void fuse_chain_end(fuser *z, limn_ref r) {
+  limn_ref x = r, *chain = z->f->chain;
+  int op, n = 0;
+  while (x && fuse_is_update(z, x) && chain[x - 1] == r) {
+    x = fuse_updated(z, x);
+    n++;
+  }
+  op = x ? fuse_node(z->I, x)->op : 0;
+  if ((op != OP_full && op != OP_full_like) || n > FUSE_LATE || !z->on) return;
+  for (x = r; fuse_is_update(z, x) && chain[x - 1] == r;
+       x = fuse_updated(z, x))
+    z->f->late[x - 1] = 1;
+}
+
+static void fuse_chains(fuser *z) {
+  limn_ref *chain = z->f->chain;
+  for (limn_ref r = z->g->nnode; r >= 1; r--) {
+    limn_ref x = fuse_is_update(z, r) ? fuse_updated(z, r) : 0;
+    if (fuse_is_update(z, r) && !chain[r - 1]) chain[r - 1] = r;
+    if (x && fuse_is_update(z, x) && !z->f->stored[x - 1] &&
+        z->use_at[x] - z->use_at[x - 1] == 1 &&
+        z->I->t[x - 1].dtype == z->I->t[r - 1].dtype)
+      chain[x - 1] = chain[r - 1];
+  }
+  for (limn_ref r = 1; r <= z->g->nnode; r++)
+    if (chain[r - 1] == r) fuse_chain_end(z, r);
+}
+
 static int fuse_alloc(limn_graph *g, limn_arena *a, limn_fused *f) {
   size_t n = g->nnode + 1;
   f->canon = limn_arena_alloc(a, n * sizeof *f->canon);
@@ -385,7 +479,10 @@ static int fuse_alloc(limn_graph *g, limn_arena *a, limn_fused *f) {
   f->needed = limn_arena_alloc(a, n);
   f->again = limn_arena_alloc(a, n);
   f->groups = limn_arena_alloc(a, n * sizeof *f->groups);
+  f->chain = limn_arena_alloc(a, n * sizeof *f->chain);
+  f->late = limn_arena_alloc(a, n);
   f->ngroup = 0;
+  if (!f->chain || !f->late) return LIMN_EMEM;
   return f->groups && f->needed && f->again && f->stored && f->group &&
                  f->canon ? 0 : LIMN_EMEM;
 }
@@ -401,7 +498,7 @@ static int fuse_regions(limn_graph *g) {
 int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
               limn_fused *f) {
   limn_graph *g = I->g;
-  fuser z = {I, g, f, dev, NULL, NULL, false};
+  fuser z = {I, g, f, dev, NULL, NULL, NULL, false};
   limn_ref x;
   z.on = g->c->flags.passes & LIMN_PASS_FUSE;
   f->I = I;
@@ -414,12 +511,16 @@ int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
   LIMN_TRY(fuse_regions(g));
   fuse_needed(&z);
   LIMN_TRY(fuse_uses(&z, a));
+  z.part = limn_arena_alloc(a, (g->nnode + 1) * sizeof *z.part);
+  if (!z.part) return LIMN_EMEM;
+  fuse_chains(&z);
   for (limn_ref r = g->nnode; r >= 1; r--) {
     if (!f->needed[r - 1] || f->canon[r - 1] != r) continue;
     if (fuse_reduces(I, r)) {
       fuse_start(&z, r, true);
     } else if (limn_fuse_like(I, r)) {
       if (!fuse_join(&z, r) && !fuse_again(&z, r)) fuse_start(&z, r, false);
+      fuse_note_part(&z, r);
     } else if (z.on && fuse_node(I, r)->op == OP_matmul) {
       fuse_epilogue(&z, r);
     }

@@ -224,6 +224,8 @@ typedef struct {
   uint8_t *needed;
   limn_fuse_group *groups;
   uint32_t ngroup;
+  limn_ref *chain; /* per update: the last one of its chain, see rule 6 */
+  uint8_t *late;   /* per update: whether it is done with the last one */
 } limn_fused;
 /* Arrays live in the arena. */
 int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
