@@ -219,13 +219,12 @@ describe("Recurrent layers", function()
     end)
 
     it(kind .. " names what does not fit", function()
-      local layer = nn[kind](3, 4)
-      layers.refuses(layer, {limn.ones(5, 2, 7)}, kind, "%[5, 2, 7%]",
+      layers.refuses(nn[kind](3, 4), {limn.ones(5, 2, 7)}, kind, "%[5, 2, 7%]",
                      "%[steps, rows, 3%]")
-      layers.refuses(layer, {limn.ones(3)}, kind, "%[3%]")
+      layers.refuses(nn[kind](3, 4), {limn.ones(3)}, kind, "%[3%]")
       local s = limn.zeros(1, 3, 4)
       if kind == "LSTM" then s = {s, s} end
-      layers.refuses(layer, {limn.ones(5, 2, 3), s}, "%[1, 3, 4%]",
+      layers.refuses(nn[kind](3, 4), {limn.ones(5, 2, 3), s}, "%[1, 3, 4%]",
                      "%[1, 2, 4%]")
       U.message(function() nn[kind](3) end, kind, "hidden_size")
       U.message(function() nn[kind](3, 4, 2) end, "num_layers = 2")
