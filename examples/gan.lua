@@ -15,7 +15,7 @@ for key, value in table.concat(arg, " "):gmatch "%-%-(%a+) ?([^ -]*)" do
   options[key] = value
 end
 local device = options.device
-local epochs = options.quick and 20 or tonumber(options.epochs)
+local epochs = options.quick and 40 or tonumber(options.epochs)
 limn.manual_seed(tonumber(options.seed))
 
 -- 1. Digits of 8 x 8 grey levels, as rows of -1..1; the labels only judge.

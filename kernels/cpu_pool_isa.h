@@ -2,15 +2,37 @@
  * down, kernel across] of x. NaN is larger than all. */
 
 /* The largest of each window's rows, `width` dense floats for each. */
+INLINE void pool_row(const float *restrict x, const float *restrict low,
+                     int64_t n, float *restrict out) {
+  for (int64_t j = 0; j < n; j++) out[j] = FOLD_max(x[j], low[j]);
+}
+
 static void pool_down(const limn_view *v, const float *x, int64_t width,
                       float *rows) {
-  for (int64_t i = 0; i < v->d[1]; i++, x += v->s[1], rows += width) {
-    const float *low = x + (v->d[3] > 1 ? v->s[3] : 0);
-    for (int64_t j = 0; j < width; j++) rows[j] = FOLD_max(x[j], low[j]);
-    for (int64_t k = 2; k < v->d[3]; k++) {
-      low = x + k * v->s[3];
-      for (int64_t j = 0; j < width; j++) rows[j] = FOLD_max(rows[j], low[j]);
+  int64_t step = v->s[1], next = v->s[3], n = v->d[1], tall = v->d[3];
+  for (int64_t i = 0; i < n; i++, x += step, rows += width) {
+    if (tall == 1) {
+      memcpy(rows, x, (size_t)width * sizeof *rows);
+      continue;
     }
+    pool_row(x, x + next, width, rows);
+    for (int64_t k = 2; k < tall; k++)
+      for (int64_t j = 0; j < width; j++)
+        rows[j] = FOLD_max(rows[j], x[k * next + j]);
+  }
+}
+
+/* The larger of each pair, which are parted first. */
+static void pool_pairs(const float *restrict x, int64_t n,
+                       float *restrict out) {
+  enum { SOME = 256 };
+  float even[SOME], odd[SOME];
+  for (int64_t at = 0; at < n; at += SOME) {
+    int64_t some = n - at < SOME ? n - at : SOME;
+    const float *from = x + 2 * at;
+    for (int64_t j = 0; j < some; j++) even[j] = from[2 * j];
+    for (int64_t j = 0; j < some; j++) odd[j] = from[2 * j + 1];
+    pool_row(even, odd, some, out + at);
   }
 }
 
@@ -20,8 +42,7 @@ static void loops_pool(const limn_view *v, const float *x,
   int64_t width = (w - 1) * step + n;
   pool_down(v, x, width, rows);
   if (step == 2 && n == 2) { /* rows of pairs, without rests */
-    for (int64_t j = 0; j < v->d[1] * w; j++)
-      out[j] = FOLD_max(rows[2 * j], rows[2 * j + 1]);
+    pool_pairs(rows, v->d[1] * w, out);
     return;
   }
   for (int64_t i = 0; i < v->d[1]; i++, rows += width, out += w) {
@@ -32,18 +53,34 @@ static void loops_pool(const limn_view *v, const float *x,
   }
 }
 
-/* Windows of 2 x 2 that do not overlap, in two rows. */
-static void pool_back_pairs(const float *a, const float *b, const float *y,
-                            const float *g, int64_t n, float *restrict top,
+/* Windows of 2 x 2 that do not overlap, in two rows: `d` is what is left of the
+ * gradient after each place. */
+static void pool_back_pairs(const float *restrict a, const float *restrict b,
+                            const float *restrict y, const float *restrict g,
+                            int64_t n, float *restrict top,
                             float *restrict low) {
-  for (int64_t j = 0; j < n; j++) {
-    float m = y[j], d = g[j];
-    bool is1 = a[2 * j] == m, is2 = a[2 * j + 1] == m, is3 = b[2 * j] == m;
-    bool is4 = b[2 * j + 1] == m;
-    top[2 * j] = is1 ? d : 0;
-    top[2 * j + 1] = is2 & !is1 ? d : 0;
-    low[2 * j] = is3 & !(is1 | is2) ? d : 0;
-    low[2 * j + 1] = is4 & !(is1 | is2 | is3) ? d : 0;
+  enum { SOME = 64 };
+  float part[4][SOME], to[4][SOME];
+  for (int64_t at = 0; at < n; at += SOME) {
+    int64_t some = n - at < SOME ? n - at : SOME, j;
+    const float *p = a + 2 * at, *q = b + 2 * at;
+    float *t = top + 2 * at, *l = low + 2 * at;
+    for (j = 0; j < some; j++) part[0][j] = p[2 * j];
+    for (j = 0; j < some; j++) part[1][j] = p[2 * j + 1];
+    for (j = 0; j < some; j++) part[2][j] = q[2 * j];
+    for (j = 0; j < some; j++) part[3][j] = q[2 * j + 1];
+    for (j = 0; j < some; j++) {
+      float m = y[at + j], d = g[at + j], d1, d2, d3;
+      to[0][j] = part[0][j] == m ? d : 0;
+      d1 = part[0][j] == m ? 0 : d;
+      to[1][j] = part[1][j] == m ? d1 : 0;
+      d2 = part[1][j] == m ? 0 : d1;
+      to[2][j] = part[2][j] == m ? d2 : 0;
+      d3 = part[2][j] == m ? 0 : d2;
+      to[3][j] = part[3][j] == m ? d3 : 0;
+    }
+    for (j = 0; j < some; j++) t[2 * j] = to[0][j], t[2 * j + 1] = to[1][j];
+    for (j = 0; j < some; j++) l[2 * j] = to[2][j], l[2 * j + 1] = to[3][j];
   }
 }
 
