@@ -34,7 +34,8 @@ static void mark_read(marks *m, const limn_arg *a) {
   if (nd && nd->op == OP_input) m->n->reads[m->g->args[nd->args].u.i] = 1;
 }
 
-/* The inputs of region f are the elements of the node's lists, in order. */
+/* The inputs of region f are the elements of the node's lists, in order. What a
+ * loop starts with is read by the loop itself (limn_region_reads). */
 static int mark_region(marks *m, const limn_node *nd, limn_graph *f) {
   const limn_arg *a = m->g->args + nd->args;
   limn_planner *n;
@@ -45,7 +46,7 @@ static int mark_region(marks *m, const limn_node *nd, limn_graph *f) {
       const limn_arg *e = &m->g->args[a[i].u.at + k];
       if (e->tag != LIMN_A_REF || input >= f->nin) continue;
       if (n->size_number[input]) mark_size(e->u.ref, m);
-      if (n->reads[input]) mark_read(m, e);
+      if (n->reads[input] || (nd->op != OP_cond && i == 0)) mark_read(m, e);
     }
   return 0;
 }

@@ -359,6 +359,21 @@ describe("limn.script: loops", function()
     end, line)
   end)
 
+  it("read what they start with, if only to keep it", function()
+    agrees(function(x, y)
+      if x > 0 then
+        local n = 2
+        while n < x do
+          n = n + 1
+          y = n * 3
+        end
+      else
+        y = 5
+      end
+      return y
+    end, plane)
+  end)
+
   it("that run no time leave everything", function()
     local f = limn.script(function(x)
       local s = x:sum()
