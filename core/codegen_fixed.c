@@ -153,6 +153,13 @@ static void fixed_kind(const limn_step *s, limn_str *o, bool vector) {
   }
 }
 
+/* The type that counts elements of steps that read or write at positions. */
+static void fixed_count(const limn_step *s, bool index, limn_str *o) {
+  const limn_view *v = index ? &s->out[0].v : &s->in[1].v;
+  bool wide = limn_numel(v->ndim, v->d) >= INT32_MAX;
+  limn_str_addf(o, "#define IX %s\n", wide ? "u64" : "u32");
+}
+
 int limn_codegen_fixed(limn_context *c, const limn_step *s, int local,
                        bool solo, const char *name, int nums, limn_str *out) {
   static const char *const bits[] = {"", "u8", "u16", "",   "u32",
@@ -164,6 +171,7 @@ int limn_codegen_fixed(limn_context *c, const limn_step *s, int local,
   if (!index && limn_codegen_f64(s)) limn_str_add(out, "#define USE_F64\n");
   limn_str_addf(out, "#define NUMS %d\n#define WIDTH %d\n", nums, local);
   if (solo) limn_str_add(out, "#define SOLO\n");
+  if (index || !strcmp(name, "add")) fixed_count(s, index, out);
   if (index) /* copies as bits: one kernel for all dtypes of a size */
     limn_str_addf(out, "#define EB %s\n",
                   bits[limn_dtype_size(s->out[0].dtype)]);
