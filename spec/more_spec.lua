@@ -47,6 +47,18 @@ describe("Order", function()
     U.message(function() g(limn.ones(2, 2)) end, "kthvalue", "number 3")
   end)
 
+  it("einsum repeats dims of 1, and sort takes one number", function()
+    check(function(a, b, c)
+      return limn.einsum("ij,jk->ik", a, b), limn.einsum("ij,ij->j", a, c)
+    end, {limn.randn(2, 5), limn.randn(1, 2), limn.randn(1, 5)},
+      {T {{1, 2, 3}, {4, 5, 6}}, T {{10, 1}}, T {{1, 2, 0}}},
+      {{60, 6, 150, 15}, {5, 14, 0}})
+    local y, at = T {7}[1]:sort()
+    U.equal(y, {7})
+    U.equal(at, {1})
+    U.shape(y, {})
+  end)
+
   it("searchsorted and bucketize count from 1", function()
     check(function(s, v)
       return limn.searchsorted(s, v), limn.searchsorted(s, v, {right = true}),

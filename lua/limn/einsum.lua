@@ -162,7 +162,8 @@ local function single(o)
   return o
 end
 
--- Sizes of one letter must agree; in a trace comparing them records a guard.
+-- The size of each letter. Those of one must agree, or be 1; in a trace
+-- comparing them records a guard.
 local function check_sizes(operands)
   local size, where, dim = {}, {}, {}
   for k, o in ipairs(operands) do
@@ -181,6 +182,23 @@ local function check_sizes(operands)
         size[name], where[name], dim[name] = n, k, o.x:size(i)
       end
     end
+  end
+  return dim
+end
+
+-- A dim of 1 is repeated where the letter's size is another one.
+local function spread(operands, size)
+  for _, o in ipairs(operands) do
+    local to, some = {}, false
+    for i, name in ipairs(o.names) do
+      to[i] = -1
+      local n = o.x:size(i)
+      if D.known(n) == 1 and size[name] and D.known(size[name]) ~= 1 then
+        assert(n == 1) -- of a trace: a guard
+        to[i], some = size[name], true
+      end
+    end
+    if some then o.x = ops.expand(o.x, to) end
   end
 end
 
@@ -242,7 +260,7 @@ function M.einsum(text, ...)
     fail(("einsum: '%s' names %d operands; there are %d"):format(text,
       #operands, #list))
   end
-  check_sizes(operands)
+  spread(operands, check_sizes(operands))
   local out
   if to then
     out = explicit(to, operands, dots)

@@ -12,6 +12,11 @@ local M = {}
 -- order along dim. Equal ones keep their order; NaN counts as the largest.
 function methods.sort(x, ...)
   local a = D.args("sort", {"dim", "descending", "stable"}, ...)
+  D.tensor(x, "sort")
+  if x:dim() == 0 then -- a line of one
+    local y, at = methods.sort(ops.unsqueeze(x, 1), 1)
+    return ops.squeeze(y, {1}), ops.squeeze(at, {1})
+  end
   local dim = D.whole(x, a.dim or -1, "sort")
   local at = ops.argsort(x, dim, a.descending or false)
   local y = ops.gather(x, dim, at)
