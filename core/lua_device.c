@@ -98,6 +98,14 @@ static int device_passes(lua_State *L) {
   return 1;
 }
 
+/* draws([n]): the counter of random draws */
+static int device_draws(lua_State *L) {
+  limn_context *c = limn_lua_state(L)->c;
+  lua_pushnumber(L, (double)c->draws);
+  if (!lua_isnoneornil(L, 1)) c->draws = (uint64_t)luaL_checknumber(L, 1);
+  return 1;
+}
+
 /* debug([bits]): LIMN_DEBUG_* from now on; gives what was */
 static int device_debug(lua_State *L) {
   limn_context *c = limn_lua_state(L)->c;
@@ -181,7 +189,8 @@ static const luaL_Reg device_functions[] = {
     {"devices", device_list},       {"wait", device_wait},
     {"set_device", device_set},     {"seed", device_seed},
     {"policy", device_policy},      {"passes", device_passes},
-    {"debug", device_debug},
+    {"debug", device_debug},       {"draws", device_draws},
+
          {"plans_limit", device_plans_limit},
     {"version", device_version},    {"scope_enter", device_scope_enter},
     {"scope_free", device_scope_free}, {"ops_info", device_ops},

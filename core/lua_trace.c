@@ -307,6 +307,28 @@ static int trace_end(lua_State *L) {
   return 1;
 }
 
+/* trace_lines(tape): list of {line, value} of what it has computed */
+static int trace_lines(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = trace_check(st, L, 1)->t;
+  int n = 0;
+  lua_newtable(L);
+  for (limn_ref r = 1; r <= t->g->nnode && r <= t->nvalue; r++) {
+    const limn_node *nd = limn_graph_node(t->g, r);
+    limn_handle *h;
+    if (!t->value[r - 1] || !(nd->flags & LIMN_N_USER) || !nd->line) continue;
+    lua_newtable(L);
+    lua_pushstring(L, limn_graph_text(t->g, nd->line));
+    lua_setfield(L, -2, "line");
+    h = limn_lua_new_tensor(st, L);
+    h->t = t->value[r - 1];
+    limn_tensor_retain(h->t);
+    lua_setfield(L, -2, "value");
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
 /* tracing(): does a trace record? recording(): "trace", "tape" or nil */
 static int trace_tracing(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
@@ -369,6 +391,7 @@ static const luaL_Reg trace_functions[] = {
     {"trace_input", trace_input},       {"trace_spec", trace_spec},
     {"trace_number", trace_number},     {"trace_signature", trace_signature},
     {"hint_of", trace_hint_of},         {"trace_modules", trace_modules},
+    {"trace_lines", trace_lines},
     {"trace_end", trace_end},           {"tracing", trace_tracing},
     {"recording", trace_recording},     {"of_trace", trace_of},
     {"is_own", trace_is_own},

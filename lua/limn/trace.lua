@@ -66,6 +66,8 @@ end
 
 local Spec, Number = {}, {limn_number = true} -- C unwraps these
 Spec.__index, Number.__index = Spec, Number
+local kinds = require "limn.check".kinds
+kinds.spec, kinds.number = Spec, Number
 
 --- limn.spec(sizes, dtype = "float32"): stands for an example tensor:
 -- limn.spec({"batch", 64}, "float32"). A string names a size that must agree
@@ -336,17 +338,20 @@ callable.trace = trace -- for limn.jit
 
 --- limn.trace(f, ...) -> graph: run f once on placeholders for the examples and
 -- record what it does. With options everything stands in one table: limn.trace
--- {f, x, t, strict = true, name = "step"}; strict refuses captured tensors. The
+-- {f, x, t, strict = true, name = "step"}; strict refuses captured tensors;
+-- check compares the graph with f on fresh inputs, with other sizes, on every
+-- device, and names the first line that differs. The
 -- graph holds no device, size or dtype of the examples; it is called as f was.
 -- Methods: run_into, prepare, on, stats, captures, check, explain, train, eval.
 function M.trace(f, ...)
   local g
   if plain(f) and select("#", ...) == 0 then
-    core.options(f, {"strict", "name"}, "trace")
+    core.options(f, {"strict", "name", "check"}, "trace")
     local n = table.maxn and table.maxn(f) or #f
     local examples = {n = n - 1}
     for i = 2, n do examples[i - 1] = f[i] end
     g = trace(f[1], examples, f)
+    if f.check then require "limn.check".check(g, f[1], examples) end
   else
     g = trace(f, pack(...), {})
   end
