@@ -204,7 +204,7 @@ static int region_give_cells(region_set *s, limn_trace *t, uint32_t at) {
   uint32_t rest = g->nout - at;
   for (uint32_t k = 0; k < s->ncell; k++)
     LIMN_TRY(limn_graph_add_out(g, limn_none()));
-  memmove(g->out + at + s->ncell, g->out + at, rest * sizeof *g->out);
+  if (rest) memmove(g->out + at + s->ncell, g->out + at, rest * sizeof *g->out);
   for (uint32_t k = 0; k < s->ncell; k++)
     LIMN_TRY(limn_region_read(t, s->cell[k], &g->out[at + k]));
   return 0;
