@@ -83,6 +83,28 @@ end]]
     assert.are.equal(2, limn.script(h[2])(5))
   end)
 
+  it("refuses a text that is not the function's any more", function()
+    local path = os.tmpname()
+    local function changed(before, after)
+      U.write_file(path, before)
+      local f = assert(loadfile(path))()
+      U.write_file(path, after)
+      local ok, e = pcall(limn.script, f)
+      assert.is_false(ok)
+      return e
+    end
+    local text = "return function(x)\n  return x > 1\nend\n"
+    assert.is_truthy(changed(text, text:gsub("1", "2"))
+      :find("has changed since it was loaded", 1, true))
+    assert.is_truthy(changed(text, "\n\n" .. text)
+      :find("there is no function at this line any more", 1, true))
+    assert.is_truthy(changed(text, "return (")
+      :find(":1: script: unexpected symbol", 1, true))
+    os.remove(path)
+    assert.is_truthy(select(2, pcall(limn.script, assert(loadstring(text,
+      "@" .. path))())):find("cannot be read", 1, true))
+  end)
+
   it("scripts what is inside: local functions, closures, methods", function()
     agrees(function(x)
       local function half(y)
