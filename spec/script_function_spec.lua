@@ -148,6 +148,50 @@ end]]
     end)
   end)
 
+  it("is differentiated through break, return and choices", function()
+    local list = {
+      function(x)
+        local s = x:sum() * 0
+        for i = 1, #x do
+          if x[i] < 0 then break end
+          s = s + x[i] * x[i] * i
+        end
+        return s
+      end,
+      function(x)
+        local s = x:sum()
+        for i = 1, #x do
+          if x[i] == 2 then goto continue end
+          s = s + x[i] * s
+          if s > 50 then return s * 2 end
+          ::continue::
+        end
+        return s * s
+      end,
+      function(x)
+        local y = x:sum() > 3 and x * x or x * 3
+        for i = 1, 3 do
+          if y:sum() > i * 10 then y = y * i
+          elseif y:max() < 2 then y = y + x
+          else y = y * y end
+          if y:max() > 100 then return y:sum() end
+        end
+        if not (y:sum() > 5 and x[1] > 0) then y = -y end
+        return (y * x):sum()
+      end,
+    }
+    for _, f in ipairs(list) do
+      local df = limn.grad(limn.script(f))
+      local g = limn.jit(df)
+      for _, v in ipairs {{1, 2, 3}, {1, -1, 2}, {5, 6}, {0.5, 0.25, 2, 1}} do
+        U.each_device(function(dev)
+          local x = limn.tensor(v):to(dev)
+          U.close(g(x), df(x), 1e-4)
+        end)
+      end
+    end
+  end)
+
   it("trains a module with branches and loops as eager code does", function()
     local Net = nn.Module:extend "Net"
     function Net:init()
