@@ -58,6 +58,7 @@ describe("limn.help", function()
     end
     walk(limn, "limn.")
     walk(limn.nn, "nn.")
+    walk(limn.linalg, "linalg.")
     walk(limn.nn.init, "nn.init.")
     walk(limn.nn.Module, "Module:")
     walk(limn.optim, "optim.")

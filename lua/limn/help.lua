@@ -207,6 +207,7 @@ local function sought(what)
   if type(what) == "string" then return what end
   local limn = require "limn"
   for prefix, t in pairs {["limn."] = limn, ["nn."] = limn.nn,
+                          ["linalg."] = limn.linalg,
                           ["optim."] = limn.optim, ["data."] = limn.data,
                           ["nn.init."] = limn.nn.init} do
     for name, v in pairs(t) do

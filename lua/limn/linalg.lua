@@ -33,10 +33,10 @@ end
 --- linalg.cholesky(x [, {upper = false}]): the lower triangular L of x = L L'
 -- for a symmetric positive definite x, of which the lower triangle is read;
 -- upper: L'. Another x is an error.
-function linalg.cholesky(x, options)
-  core.options(options, {"upper"}, "cholesky")
+function linalg.cholesky(x, ...)
+  local a = D.args("cholesky", {"upper"}, ...)
   matrix(x, "cholesky")
-  local y = ops.cholesky(x, options and options.upper or false)
+  local y = ops.cholesky(x, a.upper or false)
   return y
 end
 
