@@ -395,12 +395,14 @@ static int exec_timed(limn_plan *p, const limn_step *s, const limn_bind *b) {
   uint64_t t0 = exec_now(p->c);
   LIMN_TRY(limn_plan_step(p, s, b));
   LIMN_TRY(p->dev->ops->wait(p->dev));
-  exec_time(p, s, exec_now(p->c) - t0);
+  t0 = exec_now(p->c) - t0;
+  if (p->step_ns) p->step_ns[s - p->step] = t0;
+  else exec_time(p, s, t0);
   return 0;
 }
 
 int limn_plan_steps(limn_plan *p, const limn_bind *b, bool *started) {
-  bool timed = limn_dumps(p->c, 'x');
+  bool timed = p->step_ns || limn_dumps(p->c, 'x');
   bool nan = p->c->flags.debug & LIMN_DEBUG_NAN;
   bool many = p->dev->ops->launch_all && !timed && !nan;
   uint32_t n;

@@ -48,7 +48,8 @@ int limn_graph_run(limn_graph *g, limn_device *dev, const limn_run_arg *in,
 int limn_graph_prepare(limn_graph *g, limn_device *dev,
                        const limn_run_arg *in);
 void limn_graph_stats_get(limn_graph *g, limn_graph_stats *out);
-/* Text of the plan for these arguments: steps, memory, kernels. */
+/* Text of the plan for these arguments: time, kernel and memory of each step,
+ * and sums by line and by module path. Runs twice, without effects. */
 int limn_graph_explain(limn_graph *g, limn_device *dev,
                        const limn_run_arg *in, limn_str *out);
 /* What limn.debug {keep = true} has kept: the name of value i, a module path or

@@ -163,6 +163,7 @@ typedef struct limn_plan {
   size_t scratch;
   double cost_ns;
   bool busy;
+  uint64_t *step_ns; /* per step, where its time is wanted, or NULL */
   bool dry; /* a check: writes are not committed but given to `kept` */
   limn_tensor **kept; /* per write, +1 */
 } limn_plan;

@@ -225,3 +225,35 @@ describe("limn.debug {trace = true}", function()
     assert.are.same({nan = false, keep = false, trace = false}, limn.debug())
   end)
 end)
+
+describe("graph:explain(...)", function()
+  it("gives time, kernel and memory of each step, by line and by module, and "
+     .. "changes nothing", function()
+    limn.manual_seed(3)
+    local net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4),
+                              nn.Dropout(0.5))
+    local g = limn.trace(function(x)
+      local y = net(x)
+      local z = y * 2 + 1
+      return z
+    end, limn.ones(2, 4))
+    local line = debug.getinfo(1, "l").currentline - 4
+    U.each_device(function(dev)
+      local x = limn.randn(8, 4, dev)
+      local core = require "limn.core"
+      local draws, mean = core.counters().draws, U.flat(net[2].running_mean)
+      local text = g:explain(x)
+      assert.are.equal(draws, core.counters().draws)
+      U.equal(net[2].running_mean, mean)
+      assert.is_truthy(text:find("on " .. dev, 1, true), text)
+      assert.is_truthy(text:find " us +[%d.]+ KB +%d+ matmul", text)
+      local lines, modules = text:match "by line:\n(.-)by module:\n(.*)"
+      assert.is_truthy(lines, text)
+      local _, n = lines:gsub(" us +[%d.]+ KB  [^\n]*debug_spec.lua:%d+\n", "")
+      assert.is_true(n >= 2, text)
+      assert.is_truthy(lines:find("debug_spec.lua:" .. line + 1), text)
+      assert.is_truthy(modules:find " KB  1\n" and modules:find " KB  2\n",
+                       text)
+    end)
+  end)
+end)
