@@ -29,11 +29,6 @@ local function link(n)
   end
 end
 
-local function function_of(n)
-  repeat n = n.parent until not n or n.kind == "function"
-  return n
-end
-
 -- The label that a goto jumps to, and the block that holds it.
 local function find_label(n)
   local b = n.parent
@@ -245,6 +240,5 @@ function M.finish(f, tokens)
   describe_all(f, f)
 end
 
-M.assigned, M.outside, M.loops, M.function_of = assigned, outside, loops,
-  function_of
+M.outside, M.loops = outside, loops
 return M

@@ -27,6 +27,7 @@
 -- rest of its block along as a closure, because a graph has no jumps: each
 -- branch is followed to where the paths meet again.
 local analysis = require "limn.script.analysis"
+local live = require "limn.script.live"
 local plainness = require "limn.script.plain"
 local Writer = require "limn.script.writer"
 
@@ -349,7 +350,7 @@ end
 function R:inside(n)
   local found, vars = {}, {}
   for _, e in ipairs(n.exprs) do
-    for v in pairs(require("limn.script.live").reads(e)) do
+    for v in pairs(live.reads(e)) do
       vars[#vars + 1] = v
     end
   end
@@ -607,7 +608,6 @@ local function upvalues(f)
   walk(f.body)
   return names
 end
-M.upvalues = upvalues
 
 -- The text that gives function f when it is run with the runtime as its
 -- argument, the names of its upvalues, its sites.

@@ -97,6 +97,21 @@ local function matches(node, tokens, f, info)
   return chunk and describe(chunk()) == describe(f)
 end
 
+-- Do these nodes have the same text?
+local function alike(nodes, tokens)
+  local first = nodes[1]
+  for i = 2, #nodes do
+    local n = nodes[i]
+    if n.last - n.params ~= first.last - first.params then return false end
+    for k = 0, n.last - n.params do
+      if tokens[n.params + k].text ~= tokens[first.params + k].text then
+        return false
+      end
+    end
+  end
+  return true
+end
+
 -- The node of f in its source, {root =, tokens =, funcs =}, what Lua says.
 function M.find(f)
   local info = debug.getinfo(f, "S")
@@ -121,26 +136,11 @@ function M.find(f)
       and "there is no function at this line any more"
       or "the text of this function has changed since it was loaded")
       .. "\nhint: load the file again", 0)
-  elseif #found > 1 and not M.alike(found, p.tokens) then
+  elseif #found > 1 and not alike(found, p.tokens) then
     error(place .. ": script: two functions begin and end on this line, and "
       .. "they cannot be told apart\nhint: put them on lines of their own", 0)
   end
   return found[1], p, info
-end
-
--- Do these nodes have the same text?
-function M.alike(nodes, tokens)
-  local first = nodes[1]
-  for i = 2, #nodes do
-    local n = nodes[i]
-    if n.last - n.params ~= first.last - first.params then return false end
-    for k = 0, n.last - n.params do
-      if tokens[n.params + k].text ~= tokens[first.params + k].text then
-        return false
-      end
-    end
-  end
-  return true
 end
 
 return M

@@ -190,6 +190,19 @@ local function clash(x, y, strict)
   return dtype == nil or strict and dtype ~= M.dtype_of(x.v)
 end
 
+-- "'state'" of "'state'.h[1]".
+local function stem(name) return name:match "^'[^']*'" or name end
+
+-- The first name under which two lists of leaves are put together otherwise.
+local function differing(a, b)
+  for i, x in ipairs(a) do
+    if not b[i] or b[i].name ~= x.name then
+      return stem(x.name)
+    end
+  end
+  return b[#a + 1] and stem(b[#a + 1].name) or "a value"
+end
+
 -- Do the leaves of two paths fit each other? Raises at the user's line.
 -- `paths` says what the two are: {"if the condition holds", "if not"}; strict:
 -- the second must be like the first, in a loop.
@@ -200,25 +213,12 @@ function M.agree(a, b, paths, strict)
       "return as many values on each path")
   end
   if not same_shape(a, b) then
-    fail(("%s has other parts %s than %s"):format(M.differing(a, b),
+    fail(("%s has other parts %s than %s"):format(differing(a, b),
       paths[1], paths[2]), "give tables the same keys on both paths")
   end
   for i, x in ipairs(a) do
     if clash(x, b[i], strict) then raise_clash(x, b[i], paths, strict) end
   end
-end
-
--- "'state'" of "'state'.h[1]".
-local function stem(name) return name:match "^'[^']*'" or name end
-
--- The first name under which two lists of leaves are put together otherwise.
-function M.differing(a, b)
-  for i, x in ipairs(a) do
-    if not b[i] or b[i].name ~= x.name then
-      return stem(x.name)
-    end
-  end
-  return b[#a + 1] and stem(b[#a + 1].name) or "a value"
 end
 
 -- The dtype that a leaf has in the example, or would get.
