@@ -334,7 +334,10 @@ static int plan_scratch(limn_plan *p) {
 static int plan_prepare_step(limn_plan *p, limn_step *s) {
   int rc = limn_step_host(s) ? 0 : p->dev->ops->prepare(p->dev, s);
   if (rc < 0) {
-    limn_error_prepend(p->c, "%s: ", p->dev->name);
+    const limn_node *n = limn_graph_node(p->expanded, s->node);
+    const char *line = limn_graph_text(p->expanded, n->line);
+    limn_error_prepend(p->c, "%s%s%s: ", line, *line ? ": " : "",
+                       p->dev->name);
     return rc;
   }
   p->cost_ns += s->cost_ns;

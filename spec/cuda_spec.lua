@@ -354,6 +354,18 @@ describe("CUDA #cuda", function()
       .. "CUDA_ERROR_"):format(before + 2)), text)
   end)
 
+  it("names the line of a step whose kernel does not compile", function()
+    local text = run([[
+      local g = limn.trace {function(x)
+        return (x * 2):cumsum(1) -- the line
+      end, limn.randn(4)}
+      print(select(2, pcall(g, limn.randn(4):to "cuda:0")))
+    ]], "STANDIN_FAIL=nvrtcCompileProgram:1")
+    local _, before = opening:gsub("\n", "")
+    assert(text:find((":%d: cuda:0: CUDA: a kernel did not compile"):format(
+      before + 2)), text)
+  end)
+
   it("rounds to TensorFloat-32 only when asked, in its own plan", function()
     works [[
       local a = limn.randn(4, 64):to "cuda:0"
