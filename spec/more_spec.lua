@@ -73,6 +73,55 @@ describe("Order", function()
   end)
 end)
 
+describe("scatter_reduce", function()
+  it("reduces what falls on one place, with its value or without", function()
+    local x, i = T {1, 2, 3, 4}, T({1, 1, 2, 4, 1}, "int64")
+    local s = T {5, -6, 7, 0, 1}
+    for how, want in pairs {
+      sum = {{1, 9, 3, 4}, {0, 7, 3, 0}},
+      mean = {{0.25, 4.5, 3, 2}, {0, 7, 3, 0}},
+      amax = {{5, 7, 3, 4}, {5, 7, 3, 0}},
+      amin = {{-6, 2, 3, 0}, {-6, 7, 3, 0}},
+    } do
+      check(function(a, b, c)
+        return a:scatter_reduce(1, b, c, how),
+          a:scatter_reduce(1, b, c, how, {include_self = false})
+      end, {limn.randn(3), T({1, 2}, "int64"), limn.randn(2)}, {x, i, s}, want)
+    end
+    local rows = limn.zeros(2, 3):scatter_reduce(2,
+      T({{1, 1}, {3, 3}}, "int64"), T {{1, 4}, {-2, -5}}, "amax")
+    U.equal(rows, {4, 0, 0, 0, 0, 0})
+    U.equal(T {1, 5}:scatter_reduce(1, T({1, 1}, "int64"), T {0 / 0, 2},
+                                    "amin"), {0 / 0, 5})
+    U.equal(T({7, 1}, "int32"):scatter_reduce(1, T({1}, "int64"),
+                                              T({2}, "int32"), "mean"), {4, 1})
+    U.message(function() x:scatter_reduce(1, i, s, "prod") end, "amax")
+  end)
+
+  it("has the gradient of finite differences", function()
+    local i = T({1, 1, 2, 4, 1}, "int64")
+    for _, how in ipairs {"sum", "mean", "amax", "amin"} do
+      for _, whole in ipairs {true, false} do
+        local function f(v)
+          local y = v[{{1, 4}}]:scatter_reduce(1, i, v[{{5, 9}}], how,
+                                               {include_self = whole})
+          return (y * limn.arange(1, 4)):sum()
+        end
+        local v = {1, 2, 3, 4, 5, -6, 7, 0.5, 1.5}
+        local want = {}
+        for k = 1, 9 do
+          local up, down = {unpack(v)}, {unpack(v)}
+          up[k], down[k] = v[k] + 0.125, v[k] - 0.125
+          want[k] = (f(T(up, "float64")):item() - f(T(down, "float64")):item())
+            * 4
+        end
+        U.close(limn.grad(f)(T(v, "float64")), want, 1e-9, 1,
+                how .. ", " .. tostring(whole))
+      end
+    end
+  end)
+end)
+
 describe("Arithmetic", function()
   it("lerp, addcmul, addcdiv", function()
     check(function(x, y, w)

@@ -2,6 +2,7 @@
 -- random choices.
 local core = require "limn.core"
 local D = require "limn.dims"
+local wide = require "limn.wide"
 
 local ops, methods, fail = core.ops, core.raw "methods", core.fail
 local M = {}
@@ -137,6 +138,61 @@ function methods.scatter(x, ...)
     src = ops.expand_like(src, index)
   end
   local y = ops.scatter(x, dim, index, src, a.base)
+  return y
+end
+
+-- x with the largest of src's values for each place, found by scattering them
+-- in rising order: the last stays.
+local function scatter_largest(x, dim, index, src)
+  local order = ops.argsort(src, dim)
+  local y = ops.scatter(x, dim, ops.gather(index, dim, order),
+    ops.gather(src, dim, order))
+  return y
+end
+
+local function scatter_mean(x, dim, index, src, whole)
+  local one = ops.full_like(src, 1, "int64")
+  local n = ops.scatter_add(ops.full_like(x, whole and 1 or 0, "int64"), dim,
+    index, one)
+  n = ops.maximum(n, 1) -- what is not written to keeps its value
+  local sum = ops.scatter_add(wide.widen(x), dim, index, wide.widen(src))
+  local y = core.whole(x) and ops.floor_div(sum, n) or ops.div(sum, n)
+  y = wide.unwiden(y, x, src)
+  return y
+end
+
+--- x:scatter_reduce(dim, index, src, reduce [, {include_self = true}]): x with
+-- the src values that fall on one place (where gather would read) reduced with
+-- the value there, or without it (include_self = false). reduce: sum, mean,
+-- amax or amin; of equal extremes one gets the gradient.
+function methods.scatter_reduce(x, ...)
+  local who = "scatter_reduce"
+  local a = D.args(who, {"dim", "index", "src", "reduce", "include_self"}, ...)
+  local dim, index, src, how = D.whole(x, a.dim, who), a.index, a.src, a.reduce
+  D.tensor(index, who)
+  D.tensor(src, who)
+  local whole = a.include_self ~= false
+  local y
+  if how == "sum" or how == "mean" then
+    local from = x
+    if not whole then -- what is written to starts from 0
+      from = ops.scatter(x, dim, index, ops.full_like(src, 0))
+    end
+    if how == "sum" then
+      y = ops.scatter_add(from, dim, index, src)
+    else
+      y = scatter_mean(from, dim, index, src, whole)
+    end
+  elseif how == "amax" then
+    y = scatter_largest(x, dim, index, src)
+    if whole then y = ops.maximum(x, y) end
+  elseif how == "amin" then
+    y = ops.neg(scatter_largest(ops.neg(x), dim, index, ops.neg(src)))
+    if whole then y = ops.minimum(x, y) end
+  else
+    fail(("scatter_reduce: there is no '%s': sum, mean, amax, amin"):format(
+      tostring(how)))
+  end
   return y
 end
 
@@ -338,7 +394,7 @@ function methods.allclose(x, y, ...)
 end
 
 for _, name in ipairs {"sort", "topk", "kthvalue", "median", "bucketize",
-  "scatter", "index_fill", "nonzero", "argwhere", "unique",
+  "scatter", "scatter_reduce", "index_fill", "nonzero", "argwhere", "unique",
   "unique_consecutive", "bincount", "bernoulli", "multinomial", "isclose",
   "allclose"} do
   M[name] = methods[name]
