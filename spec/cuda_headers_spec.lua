@@ -5,9 +5,8 @@ local U = require "support.util"
 local include = "/usr/local/cuda/include"
 
 describe("CUDA's interfaces as the core declares them", function()
-  local _, there = U.run(("test -f %s/cublasLt.h && g++ --version"):format(
-    include))
-  if not there then
+  local _, there = U.run("test -f " .. include .. "/cublasLt.h")
+  if not there or not U.has_cxx() then
     pending "fit the toolkit's headers, where those and g++ are installed"
     return
   end
@@ -21,8 +20,8 @@ describe("CUDA's interfaces as the core declares them", function()
     os.remove(folder)
     U.run("mkdir " .. folder)
     U.write_file(folder .. "/cuda_api.h", text)
-    local out, ok = U.run(("g++ -w -std=c++17 -fsyntax-only -I%s -I%s "
-      .. "spec/support/cuda_headers.cc"):format(include, folder))
+    local out, ok = U.run(("LD_PRELOAD= g++ -w -std=c++17 -fsyntax-only -I%s "
+      .. "-I%s spec/support/cuda_headers.cc"):format(include, folder))
     U.run("rm -r " .. folder)
     return out, ok
   end

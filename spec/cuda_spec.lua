@@ -5,7 +5,6 @@
 local U = require "support.util"
 
 local standin = U.build .. "/cuda_standin/libcuda.so.1"
-local has_compiler = select(2, U.run "g++ --version")
 
 -- A small net and what it gives on a device.
 local opening = [[
@@ -53,7 +52,7 @@ local function says(source, pattern, env)
 end
 
 describe("CUDA #cuda", function()
-  if not has_compiler then
+  if not U.has_cxx() then
     pending "runs on the stand-in, where g++ is installed"
     return
   end

@@ -3,10 +3,9 @@
 local U = require "support.util"
 
 local standin = U.quote(U.build .. "/cuda_standin/libcuda.so.1")
-local has_compiler = select(2, U.run "g++ --version")
 
 describe("On cuda:0 of the stand-in", function()
-  if not has_compiler then
+  if not U.has_cxx() then
     pending "the important specs hold, where g++ is installed"
     return
   elseif (os.getenv "LIMN_TEST_DEVICE" or "") ~= "" or U.asan then

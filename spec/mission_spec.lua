@@ -6,7 +6,7 @@ local U = require "support.util"
 -- CUDA is the stand-in where there is no GPU.
 local devices, environment = {}, ""
 for _, name in ipairs(U.limn.devices()) do devices[name] = true end
-if not devices["cuda:0"] and select(2, U.run "g++ --version") then
+if not devices["cuda:0"] and U.has_cxx() then
   local lib = U.quote(U.build .. "/cuda_standin/libcuda.so.1")
   environment = ("LIMN_DEVICES=cpu,cuda%s LIMN_CUDA_LIB=%s LIMN_NVRTC_LIB=%s "
     .. "LIMN_CUBLAS_LIB=%s LIMN_CACHE=%s"):format(

@@ -194,6 +194,13 @@ function U.run(command)
   return text, code == "0", tonumber(code)
 end
 
+-- Whether there is the C++ compiler that the stand-in for CUDA needs. (What a
+-- sanitizer preloads would look for leaks in it.)
+function U.has_cxx()
+  local _, ok = U.run "LD_PRELOAD= g++ --version"
+  return ok
+end
+
 -- The build folder: where limn.core came from.
 U.build = os.getenv "LIMN_TEST_BUILD"
 if not U.build then

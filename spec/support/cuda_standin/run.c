@@ -145,6 +145,13 @@ static run_fiber *run_fiber_new(void) {
   return f;
 }
 
+/* f is free; where it was no longer matters. */
+static void run_fiber_reset(run_fiber *f) {
+  run_prepare(f, run_main);
+  f->next = run.idle;
+  run.idle = f;
+}
+
 /* Let thread t go on until it waits or returns. */
 static void run_resume(int t) {
   run_thread *h = &run.thread[t];
@@ -323,7 +330,8 @@ static void run_catch(struct sigaction old[3]) {
 static int run_report(void) {
   const standin_dim *b = &run.now.block, *t = &run.now.thread;
   int i;
-  for (i = 0; i < run.threads; i++) run.thread[i].fiber = NULL; /* lost */
+  for (i = 0; i < run.threads; i++)
+    if (run.thread[i].fiber) run_fiber_reset(run.thread[i].fiber);
   return standin_bad(run.fault_code,
                      "kernel %s: %s (%p), at block %u %u %u, thread %u %u %u",
                      run.launch->f->entry->name, run.why, run.fault_at, b->x,
