@@ -93,6 +93,78 @@ void limn_cpu_note_matrix(const limn_step *s, const limn_bind *b, int why,
 
 /* -- opening -- */
 
+/* -- memory -- */
+
+/* The system clears each page of a large block when it is first touched, which
+ * costs more than most ops. So a few are kept for tensors of the same size, but
+ * only where memory is neither the host's own nor limited. */
+#define CPU_KEEP_LEAST ((size_t)1 << 20)
+#define CPU_KEEP_MOST ((size_t)64 << 20) /* all together */
+
+static void cpu_kept_free(limn_device *d, int i) {
+  limn_cpu *cpu = d->impl;
+  limn_cpu_block b = cpu->kept[i];
+  cpu->kept[i] = cpu->kept[--cpu->nkept];
+  cpu->kept_bytes -= b.bytes;
+  d->c->bytes += b.bytes; /* what is kept is not in use */
+  limn_realloc(d->c, b.mem, b.bytes, 0, 64);
+}
+
+static bool cpu_keep(limn_device *d, void *mem, size_t bytes) {
+  limn_cpu *cpu = d->impl;
+  const limn_options *o = &d->c->opt;
+  if (o->realloc || o->max_bytes || bytes < CPU_KEEP_LEAST ||
+      bytes > CPU_KEEP_MOST / 2)
+    return false;
+  while (cpu->nkept == LIMN_COUNT(cpu->kept) ||
+         cpu->kept_bytes + bytes > CPU_KEEP_MOST)
+    cpu_kept_free(d, 0);
+  cpu->kept[cpu->nkept++] = (limn_cpu_block){mem, bytes};
+  cpu->kept_bytes += bytes;
+  d->c->bytes -= bytes;
+  return true;
+}
+
+static bool cpu_kept_take(limn_device *d, size_t bytes, void **mem) {
+  limn_cpu *cpu = d->impl;
+  for (int i = 0; i < cpu->nkept; i++) {
+    if (cpu->kept[i].bytes != bytes) continue;
+    *mem = cpu->kept[i].mem;
+    cpu->kept[i] = cpu->kept[--cpu->nkept];
+    cpu->kept_bytes -= bytes;
+    d->c->bytes += bytes;
+    d->c->peak_bytes = LIMN_MAX(d->c->peak_bytes, d->c->bytes);
+    return true;
+  }
+  return false;
+}
+
+static void cpu_kept_clear(limn_device *d) {
+  limn_cpu *cpu = d->impl;
+  while (cpu->nkept) cpu_kept_free(d, cpu->nkept - 1);
+}
+
+static int cpu_alloc(struct limn_device *d, size_t bytes, void **mem) {
+  limn_cpu *cpu = d->impl;
+  if (cpu_kept_take(d, bytes, mem)) return 0;
+  *mem = limn_realloc(d->c, NULL, 0, bytes, 64);
+  if (!*mem && cpu->nkept) {
+    cpu_kept_clear(d);
+    *mem = limn_realloc(d->c, NULL, 0, bytes, 64);
+  }
+  if (*mem) return 0;
+  limn_fail(d->c, LIMN_EMEM,
+            "out of memory: %zu bytes wanted for a tensor, %zu in use", bytes,
+            d->c->bytes);
+  if (!d->c->opt.max_bytes) return LIMN_EMEM;
+  return limn_hint(d->c, LIMN_EMEM, "the limit set for limn is %zu bytes",
+                   d->c->opt.max_bytes);
+}
+
+static void cpu_free(struct limn_device *d, void *mem, size_t bytes) {
+  if (!cpu_keep(d, mem, bytes)) limn_realloc(d->c, mem, bytes, 0, 64);
+}
+
 static int cpu_open(limn_context *c) {
   limn_cpu *cpu = limn_alloc(c, sizeof *cpu);
   limn_device *d;
@@ -114,25 +186,9 @@ static int cpu_open(limn_context *c) {
 static void cpu_close(struct limn_device *d) {
   limn_cpu *cpu = d->impl;
   size_t size = cpu->slot_size * (size_t)cpu->nslot;
+  cpu_kept_clear(d);
   if (cpu->slots) limn_realloc(d->c, cpu->slots, size, 0, 64);
   limn_free(d->c, cpu, sizeof *cpu);
-}
-
-/* -- memory -- */
-
-static int cpu_alloc(struct limn_device *d, size_t bytes, void **mem) {
-  *mem = limn_realloc(d->c, NULL, 0, bytes, 64);
-  if (*mem) return 0;
-  limn_fail(d->c, LIMN_EMEM,
-            "out of memory: %zu bytes wanted for a tensor, %zu in use", bytes,
-            d->c->bytes);
-  if (!d->c->opt.max_bytes) return LIMN_EMEM;
-  return limn_hint(d->c, LIMN_EMEM, "the limit set for limn is %zu bytes",
-                   d->c->opt.max_bytes);
-}
-
-static void cpu_free(struct limn_device *d, void *mem, size_t bytes) {
-  limn_realloc(d->c, mem, bytes, 0, 64);
 }
 
 static int cpu_upload(struct limn_device *d, void *mem, size_t off,

@@ -81,6 +81,10 @@ const limn_cpu_loops *limn_loops_select(int isa); /* as limn_gemm_select */
 /* -- The device -- */
 enum { CPU_SLOTS = 64 };
 typedef struct {
+  void *mem;
+  size_t bytes;
+} limn_cpu_block;
+typedef struct {
   const limn_cpu_loops *loops;
   const limn_gemm_kernels *gemm;
   /* Scratch for tiles: `nslot` pieces of slot_size bytes, of which a tile
@@ -89,6 +93,10 @@ typedef struct {
   size_t slot_size;
   int nslot;
   uint64_t busy; /* one bit per slot, atomic */
+  /* Large blocks without a tensor, for the next one of their size. */
+  limn_cpu_block kept[8];
+  int nkept;
+  size_t kept_bytes;
 } limn_cpu;
 
 static inline limn_cpu *limn_cpu_of(const limn_device *d) { return d->impl; }

@@ -97,3 +97,35 @@ describe("Everything is given back", function()
                    after.device_bytes - before.device_bytes)
   end)
 end)
+
+describe("Large blocks of a tensor that is gone", function()
+  it("serve the next one of that size, and count as free", function()
+    local x = limn.ones(512, 1024)
+    local function churn()
+      local y = x + 1
+      assert.are.equal(2, y:at(512, 1024))
+      y = nil -- luacheck: ignore
+      collectgarbage()
+    end
+    for _ = 1, 3 do churn() end
+    collectgarbage()
+    local before = limn.counters()
+    for _ = 1, 10 do churn() end
+    local after = limn.counters()
+    assert.are.equal(before.bytes, after.bytes)
+    -- The same with tensors too small to be kept takes one more each time.
+    local small = limn.ones(64, 1024)
+    x = small
+    local function less()
+      local y = x + 1
+      assert.are.equal(2, y:at(64, 1024))
+      y = nil -- luacheck: ignore
+      collectgarbage()
+    end
+    for _ = 1, 3 do less() end
+    local at = limn.counters().allocs
+    for _ = 1, 10 do less() end
+    assert.are.equal(limn.counters().allocs - at - 10,
+                     after.allocs - before.allocs)
+  end)
+end)
