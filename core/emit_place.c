@@ -125,7 +125,9 @@ int emit_places(emitter *e) {
     if (limn_graph_node(e->g, r)->op == OP_cat && place_live(e, r))
       place_cat(e, r);
   for (limn_ref r = 1; r <= e->g->nnode; r++) {
-    int rc = e->f->chain[r - 1] == r && !e->place[r - 1].home
+    /* A chain that is not done at its end is filled in after its parts. */
+    int rc = e->f->chain[r - 1] == r && e->f->late[r - 1] &&
+                     !e->place[r - 1].home
                  ? place_chain(e, r) : 0;
     if (rc < 0) return limn_locate(e->I, r, rc, e->p->dev->name);
   }

@@ -395,7 +395,7 @@ static int graph_try(lua_State *L) {
   return n + 1;
 }
 
-/* fits(graph, ...): could it be called with these? */
+/* fits(graph, ...): could it be called with these? Else also why not. */
 static int graph_fits(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_lua_graph *u = limn_lua_check_graph(st, L, 1);
@@ -406,7 +406,8 @@ static int graph_fits(lua_State *L) {
   graph_args(&k, L, 2 + (u->g->nin > GRAPH_FEW));
   graph_ranks(&k, L);
   lua_pushboolean(L, !k.bad);
-  return 1;
+  lua_pushstring(L, k.why);
+  return 2;
 }
 
 /* Do the upvalues of the jit function's own function hold what they held when

@@ -19,18 +19,6 @@ local function with(options, f)
   if not ok then error(e, 0) end
 end
 
--- What f writes to standard error.
-local function said(f)
-  local err, lines = io.stderr, {}
-  rawset(io, "stderr", {write = function(_, ...)
-    lines[#lines + 1] = table.concat {...}
-  end})
-  local ok, e = pcall(f)
-  rawset(io, "stderr", err)
-  if not ok then error(e, 0) end
-  return table.concat(lines)
-end
-
 describe("limn.debug {nan = true}", function()
   it("names the first op that makes NaN or infinity, its line, place and "
      .. "operands, eager and traced", function()
@@ -189,11 +177,11 @@ end)
 describe("limn.debug {trace = true}", function()
   it("writes a line for each trace and retrace, with the reason", function()
     with({trace = true}, function()
-      local text = said(function()
+      local text = U.said(function()
         local j = limn.jit(function(x, k) return x * k end, {name = "scale"})
-        j(limn.ones(1), 2)
-        j(limn.ones(1), 3)
-        j(limn.ones(1), 3)
+        j:graph(limn.ones(1), 2)
+        j:graph(limn.ones(1), 3)
+        j:graph(limn.ones(1), 3)
       end)
       local first, second, rest = text:match "(.-)\n(.-)\n(.*)"
       assert.is_truthy(first:find "limn: trace of scale %(.*debug_spec.lua:%d+"

@@ -67,7 +67,16 @@ describe("Shapes:", function()
     local j = limn.jit(function(x)
       return (count(x, limn.value(x:size(1))))
     end)
+    local loop = limn.trace(function(x)
+      local n = limn.scan(function(c, _)
+        c = c + 1
+        return c, c
+      end, x:new_zeros(), x)
+      return n
+    end, limn.zeros(20))
     U.each_device(function(dev)
+      U.equal(loop(limn.zeros(5, dev)), {5})
+      U.equal(loop(limn.zeros(20, dev)), {20})
       U.equal(g(limn.zeros(20, dev))[1], {20})
       U.message(function() g(limn.zeros(5, dev)) end,
                 "footguns_code_spec.lua:%d+", "size%(%%x, 1%) == 20", "5")

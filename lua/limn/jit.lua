@@ -147,10 +147,12 @@ end
 --- jit:graph(...): the graph for these arguments.
 function methods:graph(...)
   local set = jit_select(self)
+  local fits, why
   for i = 1, #set do
-    if (core.fits(set[i], ...)) then return set[i] end
+    fits, why = core.fits(set[i], ...)
+    if fits then return set[i] end
   end
-  local g = jit_add(self, set, nil, ...)
+  local g = jit_add(self, set, why, ...)
   return g
 end
 

@@ -19,11 +19,10 @@ local sizes = {0, 1, 2, 3, 7, 64}
 -- -- Programs --
 
 local env = {limn = limn, floor = limn.floor}
-local weight = limn.tensor {{{0.5, -1, 0.25}}, {{1, 0.5, -0.75}}}
+local weight = {{{0.5, -1, 0.25}}, {{1, 0.5, -0.75}}}
 function env.conv(x)
-  local y = limn.nn.conv1d(x:unsqueeze(2),
-                           weight:to(x.dtype):to(x.device), nil,
-                           {padding = 1})
+  local w = limn.tensor(weight, x.device):to(x.dtype)
+  local y = limn.nn.conv1d(x:unsqueeze(2), w, nil, {padding = 1})
   return y:flatten(2):tanh()
 end
 function env.pool(x)
@@ -116,9 +115,6 @@ function F.program(seed, n)
           text, out.range = "(" .. text .. "):tanh()", 1
         end
         out.name, out.text, out.uses = "v" .. #p.list + 1, text, used
-        out.loops = text:find "_loop" or text:find "limn.map"
-          or text:find "limn.scan" or text:find "limn.cond"
-        for _, v in ipairs(used) do out.loops = out.loops or v.loops end
         p.list[#p.list + 1] = out
         -- What a shape is not known of goes into a sum.
         if out.last then
@@ -211,9 +207,7 @@ local function gradient(f, list)
     local r = {limn.value_and_grad(function()
       local loss, y = args[1]:sum() * 0, {f(unpack(args))}
       for i = 1, #y do
-        if list[i].kind == "f" and not list[i].loops then
-          loss = loss + U.weigh(y[i])
-        end
+        if list[i].kind == "f" then loss = loss + U.weigh(y[i]) end
       end
       return loss, unpack(y)
     end, wrt, {unused = "zeros"})()}

@@ -419,7 +419,8 @@ unary(of_rank(2), function(_, v)
     result(v, {bits = false, range = v.range + 1})
 end)
 unary(function(v) return is_float(v) and v.range < 30 end, function(_, v)
-  return "(limn.while_loop(function(i) return i:lt(3) end, function(i, t) "
+  return "(limn.no_grad(limn.while_loop, function(i) return i:lt(3) end, "
+    .. "function(i, t) "
     .. "return i + 1, t * 0.5 + 1 end, limn.zeros({}, @.device), @))",
     nil and v
 end)

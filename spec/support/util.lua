@@ -159,6 +159,18 @@ function U.weigh(y)
   return loss
 end
 
+-- What f writes to standard error from Lua.
+function U.said(f)
+  local err, lines = io.stderr, {}
+  rawset(io, "stderr", {write = function(_, ...)
+    lines[#lines + 1] = table.concat {...}
+  end})
+  local ok, e = pcall(f)
+  rawset(io, "stderr", err)
+  if not ok then error(e, 0) end
+  return table.concat(lines)
+end
+
 -- -- The rest --
 
 function U.read_file(path)
