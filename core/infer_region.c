@@ -255,6 +255,17 @@ static int region_stack(const region_call *k, limn_type *t, int from, int n,
   return 0;
 }
 
+/* Without a step, what is carried stays what it is: the body, which may be
+ * none for the sizes of this run, is not looked at. */
+static int region_scan_none(const region_call *k, limn_type *out) {
+  const limn_type *carry = &k->a[0];
+  limn_type *now = limn_alloc(k->I->c, (size_t)carry->n * sizeof *now);
+  if (!now) return LIMN_EMEM;
+  memcpy(now, carry->list, (size_t)carry->n * sizeof *now);
+  region_give(out, now, carry->n);
+  return 0;
+}
+
 static int region_scan(const region_call *k, limn_type *out) {
   limn_context *c = k->I->c;
   limn_graph *body = limn_graph_region(k->I->g, k->arg[3]);
@@ -265,6 +276,8 @@ static int region_scan(const region_call *k, limn_type *out) {
     return region_fail(k, "its body does not belong to it");
   n = (int)body->nout;
   LIMN_TRY(region_steps(k, &steps));
+  if (steps == 0 && n == nc && n > 0 && k->a[0].kind == LIMN_V_LIST)
+    return region_scan_none(k, out);
   LIMN_GO(region_loop_inputs(k, &k->a[1], &in, &nin));
   LIMN_GO(region_results(k, body, in, nin, &now));
   LIMN_GO(region_carried(k, body, now));

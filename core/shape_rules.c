@@ -458,7 +458,6 @@ int infer_index_select(limn_context *c, const limn_type *a, limn_type *out) {
   int dim;
   LIMN_TRY(shape_x_dim_index(c, a, 3, &x, &dim, &index));
   LIMN_TRY(shape_what(c, &a[4]));
-  LIMN_TRY(shape_some(c, &x, dim, &index));
   LIMN_TRY(shape_indexed(c, &x, dim, &index, &s));
   return limn_rule_result(c, x.dtype, &s, out);
 }
@@ -476,7 +475,7 @@ static int shape_within(limn_context *c, const limn_type *x, int dim,
     if (i != dim && index->shape.d[i] > x->shape.d[i])
       return limn_fail(c, LIMN_ESHAPE, "index %s is larger than x %s in dim "
                        "%d", ti, tx, i + 1);
-  return shape_some(c, x, dim, index);
+  return 0;
 }
 
 int infer_gather(limn_context *c, const limn_type *a, limn_type *out) {

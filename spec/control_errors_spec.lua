@@ -228,3 +228,25 @@ describe("The text of regions", function()
     end, "input 1 is a plan value")
   end)
 end)
+
+describe("limn.map in eager code", function()
+  it("wants one structure of all rows", function()
+    local x = limn.tensor {{1, 2}, {3, 4}}
+    local function each(a, b)
+      local i = 0
+      return function()
+        return limn.map(function()
+          i = i + 1
+          if i == 1 then return a end
+          return b
+        end, x)
+      end
+    end
+    U.message(each(x, {x}), "a tensor for one row and a table for another")
+    U.message(each(x, nil), "a tensor for one row and nil for another")
+    U.message(each({a = x}, {a = x, b = x}), "has the key b for some rows only")
+    U.message(each({a = x, b = x}, {a = x}), "has the key b for some rows only")
+    U.message(each({"on"}, {"off"}),
+      'map: result.1 is "on" for one row and "off" for another')
+  end)
+end)

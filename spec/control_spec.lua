@@ -235,6 +235,16 @@ describe("limn.scan", function()
     end, {{limn.zeros(0, 3)}, {rows(2, 3)}, {limn.zeros(0, 1)}})
   end)
 
+  it("of no rows has a body that these sizes would not allow", function()
+    check(function(x)
+      local c = limn.scan(function(c, i)
+        return c + x[i]:sum()
+      end, 0, limn.arange(x:size(1)):to "int64")
+      return c, limn.while_loop(function(i) return i:lt(x:size(1)) end,
+        function(i) return i + x[(i + 1):to "int64"]:gt(-9):all() end, 0)
+    end, {{rows(4, 3)}, {limn.zeros(0, 3)}})
+  end)
+
   it("goes over tables of tensors, of any rank and dtype", function()
     check(function(x)
       local xs = {x, other = {limn.arange(x:size(1)):to "int64",
@@ -327,6 +337,14 @@ describe("limn.map", function()
       return y, limn.map(function(r) return r.a + r.b:sum() end,
                          {a = x:sum(2), b = x})
     end, {{rows(4, 3)}, {rows(1, 2)}, {limn.zeros(0, 2)}})
+  end)
+
+  it("stacks numbers and booleans, too", function()
+    check(function(x)
+      return limn.map(function() return {2.5, x:size(2), b = true} end, x)
+    end, {{rows(4, 3)}, {rows(1, 2)}, {limn.zeros(0, 2)}})
+    U.equal(limn.map(function(r) return r:sum():item() end,
+                     limn.tensor {{1, 2}, {3, 4}}), limn.tensor {3, 7})
   end)
 end)
 

@@ -154,7 +154,8 @@ describe("limn.debug {keep = true}", function()
           U.close(g:value("spec/debug_spec.lua:" .. line), x * 2)
         end
       end)
-      U.message(function() g:value "haed" end, "'haed'", "'head'")
+      U.message(function() g:value "haed" end, "'haed'", "'head'",
+        "nothing of what is inside a branch or the body of a loop")
     end)
   end)
 

@@ -225,6 +225,26 @@ describe("limn.script: loops", function()
     end)
   end)
 
+  it("for over no rows has a body that these sizes would not allow", function()
+    local f = limn.script(function(x)
+      local s = limn.zeros()
+      for i = 1, x:size(1) do s = s + x[i]:sum() + x:max() + x[{1, 1}] end
+      return s
+    end)
+    U.each_pair(function(a, b)
+      local g = limn.trace(f, limn.ones({2, 3}, a))
+      local slope = limn.trace(limn.grad(limn.script(function(x)
+        local s = limn.zeros()
+        for i = 1, x:size(1) do s = s + (x[i] * x[i]):sum() end
+        return s
+      end)), limn.ones({2, 3}, a))
+      assert.are.equal(5, g(limn.ones({1, 3}, b)):item())
+      assert.are.equal(0, g(limn.zeros({0, 3}, b)):item())
+      U.equal(slope(limn.ones({1, 2}, b)), {2, 2})
+      U.shape(slope(limn.zeros({0, 3}, b)), {0, 3})
+    end)
+  end)
+
   it("for with numbers as bounds is unrolled", function()
     local f = limn.script(function(x)
       for i = 1, 3 do x = x * i end

@@ -402,6 +402,21 @@ describe("Captures", function()
 end)
 
 describe("limn.print in a trace", function()
+  it("shows the value of a buffer, as it does in eager code", function()
+    local lines, old = {}, print
+    local b = nn.Buffer(limn.full({2}, 3))
+    local g = limn.trace(function()
+      limn.print(b)
+      return limn.zeros(1)
+    end)
+    rawset(_G, "print", function(line) lines[#lines + 1] = line end)
+    local ok, err = pcall(function() g() limn.print(b) end)
+    rawset(_G, "print", old)
+    assert.is_true(ok, err)
+    assert.is_truthy(lines[1]:find("^%[3%.0, 3%.0%]\nfloat32 %[2%] on cpu"))
+    assert.are.equal("[3.0, 3.0]\nfloat32 [2] on cpu", lines[2])
+  end)
+
   it("shows braces as they were given", function()
     local shown, old = nil, print
     local g = limn.trace(function(x)

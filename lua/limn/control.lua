@@ -46,9 +46,9 @@ local function keys(t)
   return list
 end
 
-local function take(v, list, depth)
+local function take(v, list, depth, numbers)
   depth = depth or 0
-  if is_tensor(v) then
+  if is_tensor(v) or numbers and is_number(v) then
     list[#list + 1] = v
     return #list
   elseif not plain(v) then
@@ -57,7 +57,7 @@ local function take(v, list, depth)
     fail "a table is nested too deep, or in a circle"
   end
   local s = {}
-  for _, k in ipairs(keys(v)) do s[k] = take(v[k], list, depth + 1) end
+  for _, k in ipairs(keys(v)) do s[k] = take(v[k], list, depth + 1, numbers) end
   return s
 end
 
@@ -82,6 +82,11 @@ end
 
 local function at(path, k)
   return path == "" and tostring(k) or path .. "." .. tostring(k)
+end
+
+-- A tensor's dtype for a number.
+local function dtype_of(v)
+  return type(v) == "boolean" and "bool" or "float32"
 end
 
 -- -- Recording a body -----------------------------------------------------
@@ -264,8 +269,7 @@ end
 local function carried(who, v, depth)
   depth = depth or 0
   if is_number(v) then
-    local dtype = type(v) == "boolean" and "bool" or "float32"
-    return (core.ops.full({}, v, dtype))
+    return (ops.full({}, v, dtype_of(v)))
   elseif is_tensor(v) or not plain(v) then
     return v
   elseif depth > 60 then
@@ -440,8 +444,11 @@ local function record_scan(who, f, init, list, rows, xs, reverse)
       follow(who, init, r[1], inputs, callable.param(f, 1), out)
     end
     for i = 1, #list do likes[i] = inputs[i] end
-    shape = take(carry and r[2] or r[1], ys)
-    for i = 1, #ys do out[#list + i], likes[#list + i] = ys[i], false end
+    shape = take(r[carry and 2 or 1], ys, 0, true)
+    for i = 1, #ys do
+      out[#list + i] = ys[i]
+      likes[#list + i] = is_number(ys[i]) and dtype_of(ys[i])
+    end
     core.region_give(body, out, likes)
     local made = core.scan_node(list, xs, body, reverse)
     return made
@@ -449,6 +456,29 @@ local function record_scan(who, f, init, list, rows, xs, reverse)
   local ys = {}
   for i = #list + 1, #results do ys[i - #list] = results[i] end
   return give(init, results), give(shape, ys)
+end
+
+-- What two rows give, s and t, is stacked: it has one structure.
+local function stacks(who, s, t, path)
+  local a, b = getmetatable(s) == Static, getmetatable(t) == Static
+  if type(s) == "table" and type(t) == "table" and not a and not b then
+    for _, from in ipairs {s, t} do
+      for _, k in ipairs(keys(from)) do
+        if s[k] == nil or t[k] == nil then
+          fail(("%s: %s has the key %s for some rows only"):format(who, path,
+            tostring(k)))
+        end
+        stacks(who, s[k], t[k], at(path, k))
+      end
+    end
+  elseif s ~= t and not (a and b and rawequal(s.v, t.v)) then
+    local function shown(x)
+      if type(x) == "number" then return "a tensor" end
+      return describe(getmetatable(x) ~= Static and x or x.v)
+    end
+    fail(("%s: %s is %s for one row and %s for another"):format(who, path,
+      shown(s), shown(t)), "each row must give the same kind of value")
+  end
 end
 
 local function run_scan(who, f, init, list, rows, xs, reverse)
@@ -474,7 +504,9 @@ local function run_scan(who, f, init, list, rows, xs, reverse)
       c = give(init, now)
     end
     local ys = {}
-    shape = take(y, ys)
+    local s = take(carried(who, y), ys)
+    if shape then stacks(who, shape, s, "result") end
+    shape = shape or s
     for i = 1, #ys do
       out[i] = out[i] or {}
       out[i][t] = ys[i]

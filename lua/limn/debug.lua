@@ -34,7 +34,8 @@ function M.value(g, name)
       "limn.debug {keep = true} before it runs")
   end
   core.fail("the graph has kept nothing of '" .. tostring(name) .. "'"
-    .. core.near(tostring(name), kept))
+    .. core.near(tostring(name), kept),
+    "it keeps nothing of what is inside a branch or the body of a loop")
 end
 
 -- A line about a trace, where that is wanted.

@@ -10,6 +10,7 @@ local function text(v)
     for i, x in ipairs(v) do out[i] = text(x) end
     return "{" .. table.concat(out, ", ") .. "}"
   end
+  if kind == "cell" then v = v:clone() end -- its value, as a graph shows it
   return tostring(v)
 end
 
