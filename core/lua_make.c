@@ -328,41 +328,6 @@ static int make_randint(lua_State *L) {
   return limn_lua_apply(st, L, OP_randint, a, 5, make_dev(st, &m.place));
 }
 
-/* randperm(n [, places]): Fisher and Yates with one draw's words */
-static int make_randperm(lua_State *L) {
-  limn_lua *st = limn_lua_state(L);
-  double count = limn_lua_tracing(st) ? 0 : luaL_checknumber(L, 1);
-  limn_shape s = {1, {0}};
-  limn_place p = {0};
-  limn_handle *h;
-  uint32_t *words;
-  int64_t n, *v;
-  if (limn_lua_tracing(st))
-    return limn_lua_fail(st, L, "make it outside and pass it in",
-                         "randperm cannot be traced");
-  n = s.d[0] = count >= 0 && count < 0x1p40 ? (int64_t)count : -1;
-  if (n < 0 || (double)n != count)
-    return limn_lua_fail(st, L, NULL, "randperm: %g is no size", count);
-  make_places(st, L, 2, "randperm", &p);
-  words = lua_newuserdata(L, (size_t)n * 8 + 8);
-  h = make_new(st, L, LIMN_I64, &s);
-  limn_random_words(st->c->seed, st->c->draws++, 0, 2 * (uint64_t)n, words);
-  v = h->t->st->mem;
-  for (int64_t i = 0; i < n; i++) v[i] = i + 1;
-  for (int64_t i = n - 1; i > 0; i--) {
-    uint64_t w = words[2 * i] | (uint64_t)words[2 * i + 1] << 32;
-    int64_t j = (int64_t)(w % (uint64_t)(i + 1)), old = v[i];
-    v[i] = v[j];
-    v[j] = old;
-  }
-  if (make_dtype(&p, LIMN_I64) != LIMN_I64) {
-    limn_handle *as = limn_lua_new_tensor(st, L);
-    limn_lua_check(st, L, limn_tensor_to(h->t, h->t->st->dev,
-                                         (int)p.dtype.i, &as->t));
-  }
-  return make_send(st, L, &p);
-}
-
 /* arange(n) | arange(first, last [, step]) [, places] */
 static int make_arange(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
@@ -461,8 +426,8 @@ static int make_new_zeros(lua_State *L) {
 static const luaL_Reg make_functions[] = {
     {"tensor", make_tensor},     {"from_string", make_from_string},
     {"full", make_full},         {"randint", make_randint},
-    {"randperm", make_randperm}, {"arange", make_arange},
-    {"eye", make_eye},           {NULL, NULL}};
+    {"arange", make_arange},     {"eye", make_eye},
+    {NULL, NULL}};
 
 /* A closure with a value (or nil) and its own name. */
 static void make_closure(limn_lua *st, lua_State *L, lua_CFunction f,

@@ -27,7 +27,7 @@ describe("Wrong arguments", function()
       {"local x = T {1, nil, 3}", "hole"}, {"local x = T {1, 2, x = 3}"},
       {"local x = T({1}, 'int65')", "neither a dtype nor a device"},
       {"local x = limn.randint(6, 1)", "low is 6"},
-      {"local x = limn.randperm(2 ^ 61)", "no size"},
+      {"local x = limn.randperm(2 ^ 61)", "more elements than fit"},
       {"local x = limn.linspace(0, 1, 'a')", "argument 3"},
       {"limn.manual_seed 'x'", "whole number"},
       {"local s = limn.spec {'n', -3}", "no size"},

@@ -209,5 +209,28 @@ describe("Distributions", function()
       if v ~= i then moved = moved + 1 end
     end
     assert.is_true(moved > 30)
+    assert.are.equal("int32", limn.randperm(5, "int32").dtype)
+    U.equal(limn.randperm(0), {})
+  end)
+  it("randperm finds all orders alike, and traces with any size", function()
+    limn.manual_seed(5)
+    local count = {}
+    for _ = 1, 1200 do
+      local s = table.concat(limn.randperm(3):totable(), " ")
+      count[s] = (count[s] or 0) + 1
+    end
+    for _, s in ipairs {"1 2 3", "1 3 2", "2 1 3", "2 3 1", "3 1 2",
+                        "3 2 1"} do
+      assert.is_true(count[s] > 150 and count[s] < 250, s)
+    end
+    local g = limn.trace(function(x)
+      return x[limn.randperm(x:size(1), x.device)]
+    end, limn.ones(2))
+    limn.manual_seed(6)
+    local want = U.flat(limn.randperm(9))
+    U.each_device(function(dev)
+      limn.manual_seed(6)
+      U.equal(g(limn.arange(9):to(dev)), want)
+    end)
   end)
 end)

@@ -25,7 +25,6 @@ local help = {}
 --- limn.randn(n, ... [, options]): normal values with mean 0 and deviation 1.
 --- limn.randint(low, high [, n, ...] [, {dtype = "int64", device}]): whole
 -- numbers from low to high, both included; randint(6) is a die.
---- limn.randperm(n [, options]): the whole numbers 1..n in random order, int64.
 --- limn.arange(last) or limn.arange(first, last [, step]) [, options]: first
 -- (1), first + step, ... up to last, which is included.
 --- limn.eye(n [, m [, options]]): an n x m matrix with ones on its diagonal.

@@ -32,7 +32,7 @@ for name, f in pairs(methods) do
   if name:find "_like$" then limn[name] = f end
 end
 for _, name in ipairs {"tensor", "from_string", "zeros", "ones", "empty",
-  "full", "rand", "randn", "randint", "randperm", "arange", "eye",
+  "full", "rand", "randn", "randint", "arange", "eye",
   "rand_bits"} do
   limn[name] = core[name]
 end
@@ -226,6 +226,18 @@ function limn.linspace(first, last, n, options)
   end
   local step = (last - first) / D.limn.max(n - 1, 1)
   local y = limn.arange(0, n - 1, 1, options) * step + first
+  return y
+end
+
+--- limn.randperm(n [, {dtype = "int64", device}]): the whole numbers 1..n in
+-- random order: the order of n random numbers of 62 bits.
+function limn.randperm(n, ...)
+  D.size(n, "randperm(n): n")
+  local like = limn.randint(1, 1, 0, ...) -- has the dtype and device asked for
+  local words = limn.rand_bits({n, 2}, {device = like.device})
+  words = limn.floor_div(words, 2)
+  local y = (words[{{}, 1}] * 2 ^ 31 + words[{{}, 2}]):argsort(1)
+  if select("#", ...) > 0 then y = y:to(like.dtype) end
   return y
 end
 
