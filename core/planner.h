@@ -5,7 +5,7 @@
  *         --fuse-----> groups
  *         --emit-----> steps and slots
  *         --plan-----> scratch offsets, prepared steps
- *         --exec-----> binds slots and launches, every run                  */
+ *         --exec-----> binds slots (bind.c) and launches, every run          */
 #ifndef LIMN_PLANNER_H
 #define LIMN_PLANNER_H
 
@@ -282,6 +282,18 @@ int limn_plan_get(limn_graph *g, limn_device *dev, const limn_run_arg *in,
 /* Run a plan found for these arguments. scratch NULL: the device's. */
 int limn_plan_run(limn_plan *p, const limn_run_arg *in,
                   limn_tensor *const *into, void *scratch, limn_result *out);
+
+/* bind.c: in the order of a run. Outputs given by the caller overlap nothing;
+ * all memory is there; inputs stay as long as the run; slots let go again. */
+int limn_plan_check_into(limn_plan *p, const limn_run_arg *in,
+                         limn_tensor *const *into, uint32_t k);
+int limn_plan_bind(limn_plan *p, const limn_run_arg *in,
+                   limn_tensor *const *into, void *scratch);
+void limn_plan_hold(limn_plan *p, const limn_run_arg *in);
+void limn_plan_unbind(limn_plan *p, const limn_run_arg *in);
+int limn_plan_scratch(limn_plan *p); /* as large as this plan needs */
+/* Nobody else holds it, so that its memory may be written. */
+bool limn_tensor_is_free(const limn_tensor *t);
 /* What number inputs decide, and what the draws are, in a run with this key. */
 int limn_plan_numbers(limn_plan *p, const limn_run_arg *in);
 void limn_plan_draws(limn_plan *p, uint64_t seed, uint64_t draw0);
