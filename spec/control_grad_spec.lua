@@ -424,3 +424,25 @@ describe("A gradient is refused", function()
     end, "does not depend on")
   end)
 end)
+
+describe("the gradient of a loop of no rows", function()
+  it("is zero for all that the body uses, in eager code too", function()
+    local w, none = nn.Parameter(limn.ones(2)), limn.zeros(0, 2)
+    local function stacked(x)
+      return limn.map(function(r) return (w * r):sum() end, x):sum()
+    end
+    local function carried(x)
+      return (limn.scan(function(c, r) return c + (w * r):sum() end, 0, x))
+    end
+    for _, f in ipairs {stacked, carried} do
+      local loss, slope = limn.value_and_grad(f, w)(none)
+      assert.are.equal(0, loss:item())
+      U.equal(slope, {0, 0})
+      U.shape(limn.grad(f)(none), {0, 2})
+      U.shape(limn.trace(limn.grad(f), limn.ones(3, 2))(none), {0, 2})
+    end
+    U.equal(limn.grad(function(v)
+      return limn.map(function(r) return v * r end, none):sum()
+    end)(limn.ones(2)), {0, 0})
+  end)
+end)

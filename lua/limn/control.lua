@@ -516,13 +516,14 @@ local function run_scan(who, f, init, list, rows, xs, reverse)
   return c, give(shape, out)
 end
 
--- Without a step only a trace knows what f would give.
+-- Without a step only a trace knows what f would give. The call stands on the
+-- tape of a gradient, for which the result depends on all that f uses.
 local function run_none(who, f, init, list, rows, xs, reverse)
   local g = limn.trace(function(a, b)
-    local _, y = record_scan(who, f, init, a, rows, b, reverse)
-    return y
+    local c, y = record_scan(who, f, init, a, rows, b, reverse)
+    return c, y
   end, list, xs)
-  return give(init, list), (core.run(g, list, xs))
+  return g(list, xs)
 end
 
 local function scan(who, f, init, xs, reverse)
