@@ -153,7 +153,7 @@ bool limn_dumps(const limn_context *c, char letter);
 
 /* The context's insides, shared by the layers; each part is used by its own
  * file only. */
-struct limn_eager; /* exec.c: plan cache of eager ops */
+struct limn_eager; /* eager.c: plan cache of eager ops */
 struct limn_device;
 struct limn_trace;
 struct limn_plan;

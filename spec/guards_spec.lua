@@ -217,3 +217,21 @@ describe("A misspelt method lists the near ones:", function()
     assert.is_nil(net.anything, "an absent field is nil")
   end)
 end)
+
+describe("A trace that its own arguments do not fit", function()
+  it("is not kept by jit", function()
+    local f = limn.jit(function(x)
+      return limn.by_device({gpu = function(y) return y + 1 end}, x)
+    end)
+    for _ = 1, 3 do
+      U.message(function() f(limn.ones(2)) end, "guards_spec.lua",
+                "by_device has nothing", "give it cpu")
+    end
+    assert.are.equal(0, f:stats().traces)
+    local dev = U.other()
+    if dev then
+      U.equal(f(limn.ones(2, dev)), {2, 2})
+      assert.are.equal(1, f:stats().traces)
+    end
+  end)
+end)

@@ -63,6 +63,11 @@ local function shown(ups, i)
   return "another " .. (core.type(v) or type(v))
 end
 
+-- The set's traces stand at 1..n of the function, where C looks first.
+local function jit_show(self, set)
+  for i = 1, math.max(#self, #set) do self[i] = set[i] end
+end
+
 -- The traces made with the upvalues as they are now come to the front.
 local function jit_select(self)
   local ups = upvalues(self.f, self.skip)
@@ -83,7 +88,7 @@ local function jit_select(self)
     end
     self.sets[#self.sets + 1] = set
   end
-  for i = 1, math.max(#self, #set) do self[i] = set[i] end
+  jit_show(self, set)
   self.ups = ups
   return set
 end
@@ -114,7 +119,7 @@ local function jit_add(self, set, why, ...)
     self.evicted = self.evicted + 1
   end
   set[#set + 1] = g
-  for i = 1, math.max(#self, #set) do self[i] = set[i] end
+  jit_show(self, set)
   return g
 end
 
@@ -134,13 +139,17 @@ local function jit_find(self, ...)
     end
   end
   local g = jit_add(self, set, why, ...)
+  local r = pack(core.try(g, ...))
+  if r[1] then return nil, r end
+  set[#set] = nil -- one that its own arguments do not fit is of no use
+  jit_show(self, set)
   return g
 end
 
 local function jit_slow(self, ...)
   local g, r = jit_find(self, ...)
   if r then return unpack(r, 2, r.n) end
-  local out = pack(g(...))
+  local out = pack(g(...)) -- raises
   return unpack(out, 1, out.n)
 end
 
