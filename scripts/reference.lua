@@ -4,7 +4,9 @@ local limn = require "limn"
 local parts = {
   {"limn", "Functions", "^limn%."}, {"tensor", "Tensors", "^x:"},
   {"cell", "Cells", "^cell:"}, {"graph", "Graphs", "^graph:"},
-  {"Module", "Modules", "^Module:"}, {"init", "First values", "^nn%.init%."},
+  {"jit", "Functions of limn.jit", "^jit:"},
+  {"Module", "Modules", "^Module:"}, {"linalg", "Linear algebra", "^linalg%."},
+  {"init", "First values", "^nn%.init%."},
   {"nn", "Layers and losses", "^nn%."},
   {"schedule", "Learning rates", "^optim%.schedule%."},
   {"optim", "Optimizers", "^optim%."}, {"data", "Data", "^data%."},
@@ -27,7 +29,10 @@ for _, part in ipairs(parts) do
       list[#list + 1] = e
     end
   end
-  table.sort(list, function(a, b) return a.names[1] < b.names[1] end)
+  table.sort(list, function(a, b)
+    if a.names[1] ~= b.names[1] then return a.names[1] < b.names[1] end
+    return a.text < b.text
+  end)
   print(("\n## %s\n"):format(part[2]))
   for _, e in ipairs(list) do
     local head, text = limn.help.split(e.text)

@@ -64,7 +64,20 @@ describe("limn.help", function()
     walk(limn.optim, "optim.")
     walk(limn.optim.schedule, "optim.schedule.")
     walk(limn.data, "data.")
+    walk(limn.linalg, "linalg.")
     table.sort(missing)
     assert.are.equal("", table.concat(missing, " "))
+  end)
+
+  it("is what docs/reference.md says: `make docs` writes it", function()
+    local out, old = {}, print
+    _G.print = function(text) out[#out + 1] = text .. "\n" end
+    local ok, err = pcall(dofile, "scripts/reference.lua")
+    _G.print = old
+    assert.is_true(ok, err)
+    local f = assert(io.open "docs/reference.md")
+    local text = f:read "*a"
+    f:close()
+    assert.is_true(text == table.concat(out), "run `make docs`")
   end)
 end)

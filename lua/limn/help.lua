@@ -121,8 +121,8 @@ local function read(path, list)
   local text
   local function finish()
     local names = text and names_of(text) or {}
-    local _, rest = help.split(text or "")
-    if names[1] and rest ~= "" then
+    local head, rest = help.split(text or "")
+    if names[1] and head:find "[%({]" and rest ~= "" then
       list[#list + 1] = {names = names, text = text}
     end
     text = nil
