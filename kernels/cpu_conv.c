@@ -6,14 +6,20 @@
  * is one tile of the step, so threads change nothing in the results. */
 #include "cpu_kernels.h"
 
-enum { BLOCK = 128 }; /* tiles of results in a tile of the step */
+enum {
+  BLOCK = 128, /* tiles of results in a tile of the step */
+  SPARE = 16   /* transforms go on to the next multiple of it */
+};
 
 typedef struct {
   int64_t N, C, O, H, W, OH, OW, top, left;
-  int64_t th, tw, rows, per, T; /* tiles: down, across; rows in all, per block;
-                                   tiles per block */
-  size_t v, m, line;            /* floats of scratch */
+  int64_t th, tw, rows, per; /* tiles: down, across; rows in all, per block */
+  int64_t T;                 /* room for a block's tiles, with spare ones */
+  int64_t vstep, mstep;      /* from matrix to matrix, in unlike cache sets */
+  size_t v, m, line, pair;   /* floats of scratch; pair: results of a block */
 } conv_shape;
+
+static int64_t conv_round(int64_t n) { return (n + SPARE - 1) / SPARE * SPARE; }
 
 /* The margins follow from the sizes. */
 static void conv_read(const limn_step *s, conv_shape *k) {
@@ -26,27 +32,31 @@ static void conv_read(const limn_step *s, conv_shape *k) {
   k->tw = (k->OW + 1) / 2;
   k->rows = k->N * k->th;
   k->per = LIMN_MIN(LIMN_MAX(BLOCK / k->tw, 1), k->rows);
-  k->T = k->per * k->tw;
-  k->v = (size_t)(16 * k->C * k->T);
-  k->m = (size_t)(16 * k->O * k->T);
-  k->line = (size_t)(2 * k->tw + 2 + 15) / 16 * 16;
+  k->T = conv_round(k->per * k->tw) + SPARE;
+  k->vstep = k->C * k->T + SPARE;
+  k->mstep = k->O * k->T + SPARE;
+  k->v = (size_t)(16 * k->vstep);
+  k->m = (size_t)(16 * k->mstep);
+  k->line = (size_t)(2 * conv_round(k->tw) + SPARE);
+  k->pair = (size_t)(4 * k->T);
 }
 
-/* One row of the input between its margins. */
+/* One row of the input between its margins, which are 0 already. */
 static void conv_line(const conv_shape *k, const float *plane, int64_t y,
                       float *line) {
-  int64_t n = 2 * k->tw + 2, w = k->W, from = 0;
-  memset(line, 0, (size_t)n * sizeof *line);
-  if (y < 0 || y >= k->H) return;
-  w = LIMN_MIN(w, n - k->left);
-  if (w > from)
+  int64_t w = LIMN_MIN(k->W, 2 * k->tw + 2 - k->left);
+  if (y < 0 || y >= k->H)
+    memset(line, 0, k->line * sizeof *line);
+  else if (w > 0)
     memcpy(line + k->left, plane + y * k->W, (size_t)w * sizeof *line);
 }
 
-/* Rows of tiles [r0, r1) of all channels. Neighbours share two lines. */
+/* Rows of tiles [r0, r1) of all channels. Neighbours share two lines; spare
+ * tiles of a row lie where its next goes. */
 static void conv_into(const conv_shape *k, const limn_cpu_loops *loops,
                       const float *x, int64_t r0, int64_t r1, float *v,
                       float *lines) {
+  memset(lines, 0, 4 * k->line * sizeof *lines);
   for (int64_t c = 0; c < k->C; c++) {
     const float *rows[4];
     int64_t image = -1;
@@ -61,25 +71,45 @@ static void conv_into(const conv_shape *k, const limn_cpu_loops *loops,
         rows[i] = line;
       }
       loops->conv_input(rows, k->tw, v + c * k->T + (r - r0) * k->tw,
-                        k->C * k->T);
+                        k->vstep);
     }
   }
 }
 
+/* Columns [n, end) of all matrices are 0. */
+static void conv_clear(const conv_shape *k, int64_t n, int64_t end, float *v) {
+  if (n == end) return;
+  for (int64_t i = 0; i < 16; i++)
+    for (int64_t c = 0; c < k->C; c++)
+      memset(v + i * k->vstep + c * k->T + n, 0,
+             (size_t)(end - n) * sizeof *v);
+}
+
+/* Rows are short: no call is worth it. */
+static void conv_copy(float *to, const float *from, int64_t n) {
+  enum { SOME = 8 };
+  int64_t i = 0;
+  for (; i + SOME <= n; i += SOME) memcpy(to + i, from + i, SOME * sizeof *to);
+  if (i < n && n >= SOME)
+    memcpy(to + n - SOME, from + n - SOME, SOME * sizeof *to);
+  else
+    for (; i < n; i++) to[i] = from[i];
+}
+
 static void conv_out(const conv_shape *k, const limn_cpu_loops *loops,
                      const float *m, int64_t r0, int64_t r1, float *out,
-                     float *lines) {
-  float *low = lines + k->line;
-  size_t bytes = (size_t)k->OW * sizeof *out;
-  for (int64_t o = 0; o < k->O; o++)
+                     float *pair) {
+  const float *top = pair, *low = pair + 2 * k->T;
+  for (int64_t o = 0; o < k->O; o++) {
+    loops->conv_output(m + o * k->T, k->mstep, (r1 - r0) * k->tw, pair,
+                       pair + 2 * k->T);
     for (int64_t r = r0; r < r1; r++) {
-      int64_t y = r % k->th * 2;
+      int64_t y = r % k->th * 2, at = (r - r0) * 2 * k->tw;
       float *to = out + ((r / k->th * k->O + o) * k->OH + y) * k->OW;
-      loops->conv_output(m + o * k->T + (r - r0) * k->tw, k->O * k->T, k->tw,
-                         lines, low);
-      memcpy(to, lines, bytes);
-      if (y + 1 < k->OH) memcpy(to + k->OW, low, bytes);
+      conv_copy(to, top + at, k->OW);
+      if (y + 1 < k->OH) conv_copy(to + k->OW, low + at, k->OW);
     }
+  }
 }
 
 static void conv_run(const limn_step *s, const limn_bind *b, int64_t t0,
@@ -92,16 +122,17 @@ static void conv_run(const limn_step *s, const limn_bind *b, int64_t t0,
   int slot;
   conv_read(s, &k);
   v = limn_cpu_take(cpu, &slot);
-  m = v + k.v, lines = m + k.m, rest = lines + 4 * k.line;
+  m = v + k.v, lines = m + k.m, rest = lines + 4 * k.line + k.pair;
   for (; t0 < t1; t0++) {
     int64_t r0 = t0 * k.per, r1 = LIMN_MIN(r0 + k.per, k.rows);
-    int64_t n = (r1 - r0) * k.tw;
+    int64_t n = conv_round((r1 - r0) * k.tw);
     conv_into(&k, cpu->loops, x, r0, r1, v, lines);
+    conv_clear(&k, (r1 - r0) * k.tw, n, v);
     for (int64_t i = 0; i < 16; i++)
       cpu->gemm->run(0, k.O, 0, n, k.C, n, u + i * k.O * k.C, k.C, 1,
-                     v + i * k.C * k.T, k.T, 1, m + i * k.O * k.T, k.T, NULL,
+                     v + i * k.vstep, k.T, 1, m + i * k.mstep, k.T, NULL,
                      false, rest);
-    conv_out(&k, cpu->loops, m, r0, r1, out, lines);
+    conv_out(&k, cpu->loops, m, r0, r1, out, lines + 4 * k.line);
   }
   limn_cpu_give(cpu, slot);
 }
@@ -130,7 +161,7 @@ int limn_cpu_conv_prepare(limn_device *d, limn_step *s) {
   s->ntiles = (k.rows + k.per - 1) / k.per;
   s->cost_ns = (double)k.N * (double)k.O * (double)k.C * (double)k.OH *
                (double)k.OW * 0.08;
-  floats = k.v + k.m + 4 * k.line +
+  floats = k.v + k.m + 4 * k.line + k.pair +
            (size_t)limn_cpu_of(d)->gemm->scratch_size(k.C, k.T);
   return limn_cpu_reserve(d, floats * sizeof(float));
 }

@@ -5,53 +5,88 @@
  * g is a window of weights, d the 4 x 4 input of a tile and * goes element by
  * element, so that sums over channels are 16 products of matrices. */
 
-enum { CONV_ROW = 2048 }; /* floats of a row that are worked on at once */
+/* CONV_LANES tiles are worked on at once: even and odd lanes of two vectors,
+ * and two vectors with their lanes alternating. */
+#if defined(__AVX512F__)
+#define CONV_LANES 16
+#define CONV_EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define CONV_ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define CONV_LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define CONV_HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif defined(__AVX__)
+#define CONV_LANES 8
+#define CONV_EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define CONV_ODD 1, 3, 5, 7, 9, 11, 13, 15
+#define CONV_LOW 0, 8, 1, 9, 2, 10, 3, 11
+#define CONV_HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define CONV_LANES 4
+#define CONV_EVEN 0, 2, 4, 6
+#define CONV_ODD 1, 3, 5, 7
+#define CONV_LOW 0, 4, 1, 5
+#define CONV_HIGH 2, 6, 3, 7
+#endif
 
-/* One row of `tiles` tiles: rows[i][j], j < 2 * tiles + 2, are its input. The
- * value of tile t in matrix k goes to v[k * step + t]. */
+typedef float conv_vec __attribute__((vector_size(4 * CONV_LANES)));
+typedef float conv_at
+    __attribute__((vector_size(4 * CONV_LANES), aligned(4), may_alias));
+
+INLINE conv_vec conv_load(const float *p) {
+  return *(const conv_at *)p;
+}
+
+INLINE void conv_store(float *p, conv_vec v) { *(conv_at *)p = v; }
+
+/* Four values for each tile of a line: d[0] and d[1], then the next tile's. */
+INLINE void conv_part(const float *line, conv_vec d[4]) {
+  for (int i = 0; i < 4; i += 2, line += 2) {
+    conv_vec a = conv_load(line), b = conv_load(line + CONV_LANES);
+    d[i] = __builtin_shufflevector(a, b, CONV_EVEN);
+    d[i + 1] = __builtin_shufflevector(a, b, CONV_ODD);
+  }
+}
+
+/* One row of `tiles` tiles, whose input is rows[i][j], j < 2 * tiles + 2. The
+ * value of tile t in matrix k goes to v[k * step + t]. Tiles up to the next
+ * multiple of CONV_LANES are read and written as well. */
 static void conv_input(const float *const rows[4], int64_t tiles, float *v,
                        int64_t step) {
-  float line[CONV_ROW], even[CONV_ROW / 2], odd[CONV_ROW / 2];
-  int64_t n = 2 * tiles + 2, j;
-  for (int i = 0; i < 4; i++, v += 4 * step) {
-    const float *a = rows[i == 0 ? 0 : i == 2 ? 2 : 1];
-    const float *b = rows[i == 0 ? 2 : i == 1 ? 2 : i == 2 ? 1 : 3];
-    float *v1 = v + step, *v2 = v1 + step, *v3 = v2 + step;
-    if (i == 1)
-      for (j = 0; j < n; j++) line[j] = a[j] + b[j];
-    else
-      for (j = 0; j < n; j++) line[j] = a[j] - b[j];
-    for (j = 0; j <= tiles; j++) {
-      even[j] = line[2 * j];
-      odd[j] = line[2 * j + 1];
-    }
-    for (j = 0; j < tiles; j++) {
-      v[j] = even[j] - even[j + 1];
-      v1[j] = odd[j] + even[j + 1];
-      v2[j] = even[j + 1] - odd[j];
-      v3[j] = odd[j] - odd[j + 1];
+  for (int64_t t = 0; t < tiles; t += CONV_LANES, v += CONV_LANES) {
+    conv_vec d[4][4], e[4];
+    for (int i = 0; i < 4; i++) conv_part(rows[i] + 2 * t, d[i]);
+    for (int i = 0; i < 4; i++) {
+      float *to = v + 4 * i * step;
+      for (int j = 0; j < 4; j++)
+        e[j] = i == 0   ? d[0][j] - d[2][j]
+               : i == 1 ? d[1][j] + d[2][j]
+               : i == 2 ? d[2][j] - d[1][j]
+                        : d[1][j] - d[3][j];
+      conv_store(to, e[0] - e[2]);
+      conv_store(to + step, e[1] + e[2]);
+      conv_store(to + 2 * step, e[2] - e[1]);
+      conv_store(to + 3 * step, e[1] - e[3]);
     }
   }
 }
 
-/* The reverse: two rows of 2 * tiles results. */
+/* The reverse: two rows of 2 * tiles results, and spare ones too. */
 static void conv_output(const float *m, int64_t step, int64_t tiles,
                         float *top, float *low) {
-  float s[2][4][CONV_ROW / 2];
-  int64_t t;
-  for (int j = 0; j < 4; j++) {
-    const float *a = m + j * step, *b = a + 4 * step, *c = b + 4 * step;
-    const float *d = c + 4 * step;
-    for (t = 0; t < tiles; t++) {
-      s[0][j][t] = a[t] + b[t] + c[t];
-      s[1][j][t] = b[t] - c[t] - d[t];
+  for (int64_t t = 0; t < tiles; t += CONV_LANES, m += CONV_LANES) {
+    conv_vec s[2][4];
+    for (int j = 0; j < 4; j++) {
+      conv_vec a = conv_load(m + j * step), b = conv_load(m + (4 + j) * step);
+      conv_vec c = conv_load(m + (8 + j) * step);
+      conv_vec d = conv_load(m + (12 + j) * step);
+      s[0][j] = a + b + c;
+      s[1][j] = b - c - d;
     }
-  }
-  for (int i = 0; i < 2; i++) {
-    float *out = i ? low : top;
-    for (t = 0; t < tiles; t++) {
-      out[2 * t] = s[i][0][t] + s[i][1][t] + s[i][2][t];
-      out[2 * t + 1] = s[i][1][t] - s[i][2][t] - s[i][3][t];
+    for (int i = 0; i < 2; i++) {
+      float *out = (i ? low : top) + 2 * t;
+      conv_vec x = s[i][0] + s[i][1] + s[i][2];
+      conv_vec y = s[i][1] - s[i][2] - s[i][3];
+      conv_store(out, __builtin_shufflevector(x, y, CONV_LOW));
+      conv_store(out + CONV_LANES, __builtin_shufflevector(x, y, CONV_HIGH));
     }
   }
 }

@@ -146,7 +146,8 @@ describe("Convolutions", function()
   -- Enough channels for the kernel of 3 x 3 windows (conv3).
   it("with many channels agree with the definition", function()
     for _, c in ipairs {{{2, 17, 5, 9}, 16, 1}, {{1, 16, 3, 3}, 18, 0},
-                        {{3, 16, 8, 31}, 16, 2}, {{1, 16, 1, 1}, 16, 3}} do
+                        {{3, 16, 8, 31}, 16, 2}, {{1, 16, 1, 1}, 16, 3},
+                        {{1, 16, 3, 281}, 16, 1}, {{9, 16, 6, 6}, 16, 1}} do
       local x, w = limn.randn(c[1]), limn.randn(c[2], c[1][2], 3, 3)
       local want = plain(x, w, c[3])
       U.close(nn.conv2d(x, w, nil, {padding = c[3]}), want, 1e-5, "max")
