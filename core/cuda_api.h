@@ -136,7 +136,6 @@ typedef struct {
     (cu_exec *, cu_graph, unsigned long long))                              \
   F(GraphSetParams, cuGraphExecKernelNodeSetParams,                         \
     (cu_exec, cu_node, const cu_node_params *))                             \
-  F(GraphUpdate, cuGraphExecUpdate, (cu_exec, cu_graph, cu_node *, int *))  \
   F(GraphLaunch, cuGraphLaunch, (cu_exec, cu_stream))                       \
   F(GraphExecDestroy, cuGraphExecDestroy, (cu_exec))                        \
   F(GraphDestroy, cuGraphDestroy, (cu_graph))

@@ -34,15 +34,6 @@ int cuda_node(limn_gpu *g, void **node) {
                    "cuStreamGetCaptureInfo");
 }
 
-/* 1: `old` now does what the graph says. */
-static int graph_update(cuda_dev *d, cuda_graph *old, cu_graph graph) {
-  cu_node node;
-  int why = 0;
-  if (d->l->f.GraphUpdate(old->exec, graph, &node, &why)) return 0;
-  d->l->f.GraphDestroy(graph);
-  return 1;
-}
-
 static void graph_free(cuda_dev *d, cuda_graph *made) {
   /* It may still run. */
   d->l->f.StreamSynchronize(d->stream);
@@ -50,7 +41,9 @@ static void graph_free(cuda_dev *d, cuda_graph *made) {
   d->l->f.GraphDestroy(made->graph);
 }
 
-/* An executable graph of its own, in the place of an older one. */
+/* An executable graph of its own, in the place of an older one. The older is
+ * never updated: cuBLAS launches as many kernels as it likes, so that a handle
+ * could then name another kernel than the one that it was noted for. */
 static int graph_make(cuda_dev *d, cuda_graph **made, cu_graph graph) {
   cuda_graph *m = *made;
   cu_exec exec = NULL;
@@ -84,8 +77,6 @@ int cuda_recorded(limn_gpu *g, void **replay) {
   } else if (!replay) {
     rc = 0;
     d->l->f.GraphDestroy(graph);
-  } else if (made && graph_update(d, made, graph)) {
-    rc = 1;
   } else {
     rc = graph_make(d, &made, graph);
     *replay = made;

@@ -115,9 +115,9 @@ typedef struct limn_gpu_driver {
   void (*gemm_free)(limn_gpu *g, limn_gpu_gemm *m); /* or NULL: no plans */
   /* Replays, where g->replays. Between record and recorded what is started is
    * noted, not run; node gives the handle of what was started last. recorded
-   * makes a replay of it (NULL: give up and forget), or changes the one that
-   * is there: 1, and its handles stay. rebind gives a kernel of a replay other
-   * pointers and numbers. */
+   * makes a replay of it in the place of the one that is there (NULL: give up
+   * and forget). rebind gives a kernel of a replay other pointers and numbers.
+   */
   int (*record)(limn_gpu *g);
   int (*node)(limn_gpu *g, void **node);
   int (*recorded)(limn_gpu *g, void **replay);

@@ -12,7 +12,6 @@
 typedef struct {
   const limn_gpu_launch *l;
   void *node;  /* in the replay; NULL: the vendor's, which stays as it is */
-  void *fresh; /* in what was recorded last */
   uint32_t at; /* of its words: pointers, then numbers, of the last run */
 } replay_launch;
 
@@ -143,12 +142,12 @@ static int replay_add(replay_walk *w, const limn_gpu_launch *l,
   LIMN_TRY(limn_grow(g->c, &r->word, &r->word_cap, r->nword + words,
                      sizeof *r->word));
   r->l[k].l = l;
-  r->l[k].fresh = NULL;
+  r->l[k].node = NULL;
   r->l[k].at = r->nword;
   r->nword += words;
   r->n = k + 1;
   replay_note(r, k, a);
-  if (!l->gemm) LIMN_TRY(g->drv->node(g, &r->l[k].fresh));
+  if (!l->gemm) LIMN_TRY(g->drv->node(g, &r->l[k].node));
   return 1;
 }
 
@@ -286,11 +285,8 @@ static int replay_keep(const replay_walk *w) {
   return 0;
 }
 
-/* A replay that is there takes over what differs where it can, and then keeps
- * its nodes. */
 static int replay_record(replay_walk *w) {
   limn_gpu_replay *r = w->r;
-  uint32_t had = r->n, k;
   int rc, end;
   w->record = true;
   w->k = 0;
@@ -301,8 +297,6 @@ static int replay_record(replay_walk *w) {
   rc = replay_all(w);
   end = w->g->drv->recorded(w->g, rc < 0 ? NULL : &r->made);
   if (rc < 0 || end < 0) return rc < 0 ? rc : end;
-  if (end == 1 && had == r->n) return 1;
-  for (k = 0; k < r->n; k++) r->l[k].node = r->l[k].fresh;
   return 1;
 }
 

@@ -131,39 +131,6 @@ STANDIN_API int cuGraphExecKernelNodeSetParams(cu_exec x, cu_node node,
   return 0;
 }
 
-/* Whether b may take a's place without another instantiation. */
-static bool graph_fits(const standin_op *a, const standin_op *b) {
-  return a->kind == b->kind;
-}
-
-STANDIN_API int cuGraphExecUpdate(cu_exec x, cu_graph g, cu_node *node,
-                                  int *result) {
-  const standin_op *from;
-  standin_op **op, *old;
-  ENTER(cuGraphExecUpdate);
-  CHECK(x, SI_EXEC);
-  CHECK(g, SI_GRAPH);
-  if (node) *node = NULL;
-  if (result) *result = 0;
-  for (old = x->first, from = g->first; old && from && graph_fits(old, from);
-       old = old->next, from = from->next) {}
-  if (old || from) {
-    if (result) *result = 2; /* the topology changed */
-    return SI_UPDATE_FAILED;
-  }
-  for (op = &x->first, from = g->first; from; from = from->next) {
-    struct cu_node *name = (*op)->node;
-    old = *op;
-    *op = standin_op_copy(from);
-    (*op)->node = name;
-    (*op)->next = old->next;
-    standin_op_free(old);
-    op = &(*op)->next;
-  }
-  x->last = op;
-  return 0;
-}
-
 /* What is launched is a copy: later changes to the graph come too late. */
 STANDIN_API int cuGraphLaunch(cu_exec x, cu_stream s) {
   const standin_op *from;

@@ -42,8 +42,7 @@ enum { /* results that the driver's users see, beside those of cuda_api.h */
   SI_LAUNCH_RESOURCES = 701,
   SI_LAUNCH_FAILED = 719,
   SI_CAPTURE_UNSUPPORTED = 900,
-  SI_CAPTURE_INVALIDATED = 901,
-  SI_UPDATE_FAILED = 910
+  SI_CAPTURE_INVALIDATED = 901
 };
 
 /* -- standin.c: calls, failures, objects ----------------------------------- */
