@@ -10,8 +10,16 @@ set -u
 cd "$(dirname "$0")/../.." || exit 2
 out=${1:-gpu-report} device=${2:-cuda:0}
 start=$(date +%s) most=480
+missing=
+for tool in make "${CC:-cc}" luajit timeout; do
+  command -v "$tool" > /dev/null || missing="$missing $tool"
+done
+[ -z "$missing" ] || {
+  echo "not installed:$missing (make deps installs what is needed)"
+  exit 2
+}
 mkdir -p "$out/spec" && out=$(cd "$out" && pwd) || exit 2
-bad=0
+bad=0 failed=
 
 left() { echo $((most - $(date +%s) + start)); }
 
@@ -27,7 +35,7 @@ part() {
     result=$(tail -n 1 "$out/$name.log" | cut -c 1-50)
   else
     result="FAILED, see $name.log"
-    bad=1
+    bad=1 failed="$failed $name"
   fi
   printf '%-10s %5d s  %s\n' "$name" $(($(date +%s) - from)) "$result" \
     >> "$out/table"
@@ -57,9 +65,11 @@ print(found or "there is no " .. arg[1])
 os.exit(found and 0 or 1)
 END
 }
-# Each file by itself, several at a time; a line for each that fails.
+# Each file by itself, several at a time, the large ones first; a line for each
+# that fails.
 specs() {
-  ls spec/*_spec.lua | xargs -P $(((jobs + 1) / 2)) -I{} sh -c '
+  command -v busted > /dev/null || { echo "busted is not installed"; return 1; }
+  ls -S spec/*_spec.lua | xargs -P $(((jobs + 1) / 2)) -I{} sh -c '
     log=$0/spec/$(basename {} .lua).log
     timeout 200 busted -o plainTerminal {} > "$log" 2>&1 || echo "failed: {}"
   ' "$out"
@@ -71,11 +81,12 @@ specs() {
       "$(ls spec/*_spec.lua | wc -l)" ]
 }
 # Reads and writes where none should be, in a run that meets most kernels.
+# Calls that fail are limn's to report: libraries try some that may.
 sanitize() {
   tool=$(command -v compute-sanitizer ||
          echo /usr/local/cuda/bin/compute-sanitizer)
   [ -x "$tool" ] || { echo "compute-sanitizer is not installed"; return 0; }
-  "$tool" --error-exitcode 1 --leak-check full \
+  "$tool" --error-exitcode 1 --leak-check full --report-api-errors no \
     luajit examples/digits.lua --device "$device" --quick
 }
 bench() { make -s bench DEVICE="$device" PEERS=1; }
@@ -99,6 +110,11 @@ if [ $bad -eq 0 ]; then
   run sanitize 60
   sed -n '/./p' "$out/bench.log"
 fi
+for name in $failed; do
+  echo
+  echo "the end of $name.log:"
+  tail -n 12 "$out/$name.log"
+done
 echo
 cat "$out/table"
 echo "details: $out"
