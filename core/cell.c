@@ -235,16 +235,3 @@ void limn_cell_void(limn_cell *cell, const char *why) {
   cell_unvoid(cell);
   cell->voided = copy ? copy : (char *)(uintptr_t)cell_no_reason;
 }
-
-int limn_cell_evict(limn_cell *cell, struct limn_device *dev) {
-  int i = limn_dev_index(dev), k;
-  if (i >= cell->nrep) return 0;
-  for (k = 0; k < cell->nrep; k++)
-    if (k != i && cell->rep[k].value &&
-        cell->rep[k].version == cell->version)
-      break;
-  if (k == cell->nrep && cell->rep[i].version == cell->version) return 0;
-  limn_tensor_release(cell->rep[i].value);
-  cell->rep[i].value = NULL;
-  return 0;
-}

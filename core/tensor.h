@@ -216,8 +216,6 @@ int limn_cell_assign(limn_cell *cell, limn_tensor *t);
 /* As assign, without checks, for a run's commit: t is dense, right dtype. */
 int limn_cell_commit(limn_cell *cell, limn_tensor *t);
 void limn_cell_void(limn_cell *cell, const char *why);
-/* Drop the replica on dev if another holds the newest version. */
-int limn_cell_evict(limn_cell *cell, struct limn_device *dev);
 
 /* -- random.c -- Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
  * numbers: as easy as 1, 2, 3", SC 2011). */
