@@ -250,3 +250,13 @@ describe("limn.map in eager code", function()
       'map: result.1 is "on" for one row and "off" for another')
   end)
 end)
+
+describe("when_training and limn.cond", function()
+  it("say what they were given instead of a function", function()
+    local net, x = limn.nn.ReLU(), limn.ones(2)
+    U.message(function() net:when_training(x, function(v) return v end) end,
+      "when_training: a function is wanted, not a tensor", "function%(x%)")
+    U.message(function() limn.cond(limn.tensor(true), x, x) end,
+      "cond: a function is wanted, not a tensor")
+  end)
+end)

@@ -67,5 +67,5 @@ describe("While tracing,", function()
 end)
 
 describe("In a scripted function,", function()
-  check("spec/golden/script_errors.txt", 30)
+  check("spec/golden/script_errors.txt", 31)
 end)

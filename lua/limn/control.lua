@@ -13,8 +13,7 @@ local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
 
 local function check_function(f, who)
   if not callable.is(f) then
-    fail(who .. ": a function is wanted, not "
-      .. (f == nil and "nil" or core.type(f) or "a " .. type(f)))
+    fail(who .. ": a function is wanted, not " .. callable.noun(f))
   end
 end
 

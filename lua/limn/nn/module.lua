@@ -1,5 +1,6 @@
 -- Module: what all models and layers are made of. A class is made with
 -- `nn.Module:extend "Name"`, an instance by calling the class.
+local callable = require "limn.callable"
 local core = require "limn.core"
 local read_options = require "limn.options"
 local walk = require "limn.nn.walk"
@@ -250,6 +251,10 @@ local function same(x) return x end
 function Module:when_training(f, x)
   local mode = Module.mode(self)
   local y
+  if not callable.is(f) then
+    core.fail("when_training: a function is wanted, not " .. callable.noun(f),
+      "self:when_training(function(x) return self.drop(x) end, x)")
+  end
   if core.tracing() then
     y = limn.cond(mode:read(), f, same, x)
   else -- as a cond in a graph does, it takes one draw in either mode

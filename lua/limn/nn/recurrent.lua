@@ -3,6 +3,7 @@
 -- The products of all inputs with the input weights are one product; what is
 -- left is a scan over the steps, one for each layer and direction. Names and
 -- order of the gates are PyTorch's.
+local callable = require "limn.callable"
 local core = require "limn.core"
 local read_options = require "limn.options"
 local check = require "limn.nn.check"
@@ -186,10 +187,6 @@ local function unlist(state, kind)
   return state
 end
 
-local function shown(v)
-  return core.type(v) or (v == nil and "nil") or "a " .. type(v)
-end
-
 -- A state as the caller gave it: a tensor, or for LSTM a list {h, c}.
 local function read_state(who, kind, state, rank, want)
   local s = list(state, kind)
@@ -198,7 +195,7 @@ local function read_state(who, kind, state, rank, want)
     and (core.type(s) or type(s) ~= "table" or #s ~= 2) then
     core.fail(who .. ": the state is a list {h, c}, not "
               .. (type(s) == "table" and not core.type(s)
-                  and "a list of " .. #s or shown(s)))
+                  and "a list of " .. #s or callable.noun(s)))
   end
   for i = 1, #s do
     check.tensor(s[i], who, "state")

@@ -122,9 +122,18 @@ local function raise_clash(x, y, paths, loop)
   local text = ("%s is %s %s, and %s %s"):format(x.name, what(x.v), paths[1],
     what(y.v), paths[2])
   local hint
-  if x.v == nil or y.v == nil then
-    hint = ("give %s a value before, of the same kind: zeros of that shape, "
-      .. "for instance"):format(x.name)
+  local v, like = x.v, "zeros of that shape"
+  if v == nil then v = y.v end
+  if M.dtype_of(v) == "bool" then
+    like = "false"
+  elseif not is_tensor(v) or v:dim() == 0 then
+    like = "0"
+  end
+  if not M.dtype_of(v) then
+    hint = "only tensors, numbers and booleans can depend on a run"
+  elseif x.v == nil or y.v == nil then
+    hint = ("give %s a value before, of the same kind: %s, for instance")
+      :format(x.name, like)
   elseif not is_tensor(x.v) or not is_tensor(y.v) then
     hint = "only tensors, numbers and booleans can depend on a run"
   else
