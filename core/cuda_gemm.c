@@ -33,7 +33,7 @@ static void gemm_load(limn_context *c, cuda_libs *l) {
   if (l->blas_tried) return;
   l->blas_tried = true;
   if (!strcmp(named, "off")) return;
-  l->blas_lib = cuda_open_library(named, names, LIMN_COUNT(names));
+  l->blas_lib = cuda_open_library(l, named, names, LIMN_COUNT(names));
   if (!l->blas_lib) {
     limn_device_note(c, "cuda: cannot load %s, products are slower without",
                      named[0] ? named : "libcublas.so.13, .12 or .11");

@@ -184,15 +184,19 @@ static const cuda_symbol cuda_graph_symbols[] = {
     CU_GRAPH_FUNCTIONS(CUDA_SYMBOL){NULL, 0}};
 #undef CUDA_SYMBOL
 
-void *cuda_open_library(const char *named, const char *const *names, int n) {
+void *cuda_open_library(const cuda_libs *l, const char *named,
+                        const char *const *names, int n) {
   char path[320];
   const char *one = named;
-  int i;
+  int version = 0, newer, i; /* 12080: release 12.8 */
   if (named[0]) return limn_dl_open(&one, 1);
+  if (l->f.DriverGetVersion(&version)) version = 13000;
+  newer = LIMN_MIN(LIMN_MAX(13 - version / 1000, 0), 2);
   for (i = 0; i < n; i++) {
-    void *lib = limn_dl_open(&names[i], 1);
+    const char *name = names[(i + newer) % n];
+    void *lib = limn_dl_open(&name, 1);
     if (lib) return lib;
-    snprintf(path, sizeof path, "/usr/local/cuda/lib64/%s", names[i]);
+    snprintf(path, sizeof path, "/usr/local/cuda/lib64/%s", name);
     one = path;
     lib = limn_dl_open(&one, 1);
     if (lib) return lib;

@@ -69,8 +69,11 @@ typedef struct {
 } cuda_symbol;
 const char *cuda_load(void *lib, void *api, const cuda_symbol *list);
 /* Load the first of the names, each also where the toolkit installs; `named`,
- * if not empty, is the only one tried. */
-void *cuda_open_library(const char *named, const char *const *names, int n);
+ * if not empty, is the only one tried. The names are of releases 13, 12, 11 and
+ * any; one that is newer than the driver, which may not run what it makes, is
+ * tried last. */
+void *cuda_open_library(const cuda_libs *l, const char *named,
+                        const char *const *names, int n);
 
 /* cuda_memory.c: entries of the driver. */
 int cuda_mem_new(limn_gpu *g, size_t bytes, void **mem);

@@ -84,6 +84,27 @@ describe("CUDA #cuda", function()
     end)
   end)
 
+  it("prefers libraries that are no newer than the driver", function()
+    U.with_file(function(folder)
+      os.remove(folder)
+      local to = U.quote(folder)
+      U.run("mkdir " .. to)
+      for _, release in ipairs {"13", "12"} do
+        U.run(("cp %s %s/libnvrtc.so.%s"):format(U.quote(standin), to, release))
+      end
+      for version, want in pairs {["13010"] = "13", ["12080"] = "12"} do
+        says([[
+          for line in io.lines "/proc/self/maps" do
+            local release = line:match "libnvrtc.so.(%d+)"
+            if release then print("release " .. release) break end
+          end
+        ]], "release " .. want, ("LIMN_NVRTC_LIB= LD_LIBRARY_PATH=%s "
+            .. "STANDIN_VERSION=%s"):format(to, version))
+      end
+      U.run("rm -r " .. to)
+    end)
+  end)
+
   describe("replays", function()
     it("a plan from its second run on, with new inputs and weights", function()
       works [[

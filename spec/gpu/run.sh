@@ -71,7 +71,7 @@ specs() {
   command -v busted > /dev/null || { echo "busted is not installed"; return 1; }
   ls -S spec/*_spec.lua | xargs -P $(((jobs + 1) / 2)) -I{} sh -c '
     log=$0/spec/$(basename {} .lua).log
-    timeout 200 busted -o plainTerminal {} > "$log" 2>&1 || echo "failed: {}"
+    timeout 270 busted -o plainTerminal {} > "$log" 2>&1 || echo "failed: {}"
   ' "$out"
   cat "$out"/spec/*.log | awk '
     /successes \/ / { good += $1; wrong += $4 + $7 }

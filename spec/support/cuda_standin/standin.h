@@ -10,6 +10,7 @@
  * Environment:
  *   STANDIN_DEVICES  architectures of the devices; default "75,90"
  *   STANDIN_MEMORY   bytes of each device; default 8 GiB
+ *   STANDIN_VERSION  the driver's release; default 13000, which is 13.0
  *   STANDIN_FAIL     "cuMemAlloc:3": the third call fails, once
  *   STANDIN_CACHE    folder of compiled kernels
  *   STANDIN_SOURCES  folder that gets every source that is compiled
