@@ -43,3 +43,55 @@ it("mse_loss refuses ranks that would broadcast", function()
   assert.is_false(ok)
   assert.is_truthy(tostring(e):find "has 2 dims and the target 1")
 end)
+
+-- The gradients of f's sum for x, on each device, eagerly and in a graph.
+local function slopes(x, f, target)
+  local all = {}
+  for _, device in ipairs(limn.devices()) do
+    local a, t = x:to(device), target and target:to(device)
+    local function g(v)
+      local _, d = limn.value_and_grad(function(w) return f(w, t):sum() end,
+                                       v)(v)
+      return d
+    end
+    all[#all + 1] = g(a):to "cpu":flatten()
+    all[#all + 1] = limn.trace(g, limn.ones_like(x))(a):to "cpu":flatten()
+  end
+  return all
+end
+
+it("binary_cross_entropy has PyTorch's gradient at 0 and 1", function()
+  local x = limn.tensor({0, 1, 0.5, 1, 0, 0.2}, "float64")
+  local t = limn.tensor({0, 1, 0.5, 0, 1, 0.7}, "float64")
+  local want = {0, 0, 0, 1e12, -1e12, -3.125}
+  for _, d in ipairs(slopes(x, function(v, y)
+    return nn.binary_cross_entropy(v, y, {reduction = "sum"})
+  end, t)) do
+    for i, w in ipairs(want) do
+      assert.is_true(math.abs(d:at(i) - w) <= 1e-9 * (1 + math.abs(w)),
+                     ("%d: %g"):format(i, d:at(i)))
+    end
+  end
+end)
+
+it("cosine_similarity of a vector of zeros has a gradient", function()
+  local x = limn.zeros({1, 2}, "float64")
+  for _, d in ipairs(slopes(x, function(v, y)
+    return nn.cosine_similarity(v, y, {eps = 0.5})
+  end, limn.tensor({{3, 4}}, "float64"))) do
+    assert.is_true(math.abs(d:at(1) - 1.2) < 1e-12)
+    assert.is_true(math.abs(d:at(2) - 1.6) < 1e-12)
+  end
+end)
+
+it("slopes on the bounds of hardtanh, relu6 and celu are PyTorch's", function()
+  for _, case in ipairs {
+    {nn.hardtanh, {-1, 0, 1, 2}, {0, 1, 0, 0}},
+    {nn.relu6, {0, 3, 6, -1}, {0, 1, 0, 0}},
+    {nn.celu, {0, 1, 0, 2}, {1, 1, 1, 1}},
+  } do
+    for _, d in ipairs(slopes(limn.tensor(case[2]), case[1])) do
+      for i, w in ipairs(case[3]) do assert.are.equal(w, d:at(i)) end
+    end
+  end
+end)

@@ -71,6 +71,15 @@ describe("Order", function()
     U.equal(T {0.5, 2.5}:bucketize {1, 2}, {1, 3})
     assert.are.equal("int64", limn.searchsorted(T {1}, T {1}).dtype)
   end)
+
+  it("searchsorted puts NaN where sort does", function()
+    local nan = 0 / 0
+    check(function(s, v)
+      return limn.searchsorted(s, v), limn.searchsorted(s, v, {right = true}),
+        limn.searchsorted(s, nan), limn.searchsorted(s, nan, {right = true})
+    end, {T {1, 2}, T {1, 2, 3}}, {T {1, 3, nan}, T {3, nan, 0, 9}},
+      {{2, 3, 1, 3}, {3, 4, 1, 3}, {3}, {4}})
+  end)
 end)
 
 describe("scatter_reduce", function()
@@ -188,6 +197,18 @@ describe("Pools", function()
         nn.avg_pool1d(v, 2, {stride = 3, padding = 1, ceil_mode = true,
                              count_include_pad = false})
     end, {limn.randn(1, 1, 9)}, {line}, {{1, 4}, {0.5, 3.5}, {1, 3.5}})
+  end)
+
+  it("max_pool finds only what is not in the margins", function()
+    local function low(v) return v:log() end -- of 0: -inf
+    check(function(v)
+      local _, a = nn.max_pool2d(low(v), 3, {padding = 1,
+                                             return_indices = true})
+      local _, b = nn.max_pool1d(low(v[1]), 2, {padding = 1, dilation = 3,
+                                   stride = 1, return_indices = true})
+      return a, b
+    end, {limn.rand(1, 1, 5, 7)}, {limn.zeros(1, 1, 4, 4)},
+      {{1, 3, 9, 11}, {3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2}})
   end)
 
   it("return where the largest was found", function()

@@ -92,17 +92,28 @@ end
 --- limn.searchsorted(sorted, v [, {right = false}]): for each of v (a tensor or
 -- number) the position from 1 at which it would be put into `sorted`, a vector
 -- in rising order or the rows for those of v: before its equals, or (right)
--- after them.
+-- after them. NaN counts as the largest.
 function M.searchsorted(sorted, v, ...)
   local a = D.args("searchsorted", {"right"}, ...)
   D.tensor(sorted, "searchsorted")
-  local less = a.right and ops.le or ops.lt
-  if core.type(v) == nil or core.type(v) == "dim" then
-    local y = ops.sum(less(sorted, v), {-1}) + 1
-    return y
+  local less, kind = a.right and ops.le or ops.lt, core.type(v)
+  local one = kind == nil or kind == "dim"
+  local before
+  if not one then
+    if sorted:dim() > 1 then sorted = ops.unsqueeze(sorted, -2) end
+    v = ops.unsqueeze(v, -1)
+    local last = ops.isnan(v)
+    if not a.right then
+      last = ops.logical_and(last, ops.logical_not(ops.isnan(sorted)))
+    end
+    before = ops.logical_or(less(sorted, v), last)
+  elseif kind == "dim" or v == v then
+    before = less(sorted, v)
+  else
+    before = ops.logical_not(ops.isnan(sorted))
+    if a.right then before = ops.logical_or(before, true) end
   end
-  if sorted:dim() > 1 then sorted = ops.unsqueeze(sorted, -2) end
-  local y = ops.sum(less(sorted, ops.unsqueeze(v, -1)), {-1}) + 1
+  local y = ops.sum(before, {-1}) + 1
   return y
 end
 

@@ -68,14 +68,15 @@ end
 -- -- Compositions -----------------------------------------------------------
 
 --- nn.hardtanh(x, low = -1, high = 1), nn.Hardtanh(min_val, max_val): x kept
--- within bounds.
+-- within bounds. On a bound it has no gradient, unlike clamp.
 function M.hardtanh(x, low, high)
-  local y = limn.clamp(x, low or -1, high or 1)
+  low, high = low or -1, high or 1
+  local y = limn.where(x:le(low), low, limn.where(x:ge(high), high, x))
   return y
 end
---- nn.relu6(x), nn.ReLU6(): x kept within 0..6.
+--- nn.relu6(x), nn.ReLU6(): x kept within 0..6, as by hardtanh.
 function M.relu6(x)
-  local y = limn.clamp(x, 0, 6)
+  local y = M.hardtanh(x, 0, 6)
   return y
 end
 --- nn.softsign(x), nn.Softsign(): x / (1 + |x|).
@@ -111,7 +112,9 @@ end
 -- below 0.
 function M.celu(x, alpha)
   alpha = alpha or 1
-  local y = limn.where(x:gt(0), x, (x:minimum(0) / alpha):expm1() * alpha)
+  local above = x:gt(0)
+  local below = limn.where(above, 0, x) -- minimum would halve the slope at 0
+  local y = limn.where(above, x, (below / alpha):expm1() * alpha)
   return y
 end
 --- nn.softmin(x, dim = -1), nn.Softmin(dim): softmax(-x).

@@ -244,13 +244,23 @@ function M.cross_entropy(x, target, options)
   return l
 end
 
+-- The logarithm of p, at least -100; q is 1 - p. Its slope is q / (p q), where
+-- p q counts as at least 1e-12.
+local function bounded_log(p, q)
+  local inside = (p * q):ge(1e-12)
+  local fixed, rest = p:detach(), q:detach()
+  local edge = fixed:log():clamp(-100) + (p - fixed) * (rest * 1e12)
+  return limn.where(inside, limn.where(inside, p, 0.5):log(), edge)
+end
+
 --- nn.binary_cross_entropy(x, target [, {weight, reduction}]),
 -- nn.BCELoss(options): binary cross entropy of probabilities x; logarithms are
--- at least -100.
+-- at least -100, and what divides the gradient, x (1 - x), at least 1e-12.
 function M.binary_cross_entropy(x, y, options)
   local o, r = options_of(options, {"weight"}, "binary_cross_entropy")
   same_rank(x, y, "binary_cross_entropy")
-  local l = -(y * x:log():clamp(-100) + (1 - y) * (1 - x):log():clamp(-100))
+  local rest = 1 - x
+  local l = -(y * bounded_log(x, rest) + (1 - y) * bounded_log(rest, x))
   if o.weight ~= nil then l = l * o.weight end
   l = reduce(l, r)
   return l
@@ -285,7 +295,7 @@ function M.cosine_similarity(x, y, options)
   check(x, "first input", "cosine_similarity")
   check(y, "second input", "cosine_similarity")
   local dim, eps = o.dim or 2, o.eps or 1e-8
-  local nx, ny = x:square():sum(dim):sqrt(), y:square():sum(dim):sqrt()
+  local nx, ny = x:norm(2, dim), y:norm(2, dim)
   local c = (x * y):sum(dim) / (nx:maximum(eps) * ny:maximum(eps))
   return c
 end

@@ -117,8 +117,10 @@ local function max_places(w, size, o, n)
     if i > 1 then rest = rest:floor_div(o.kernel[i]) end
     local window = positions(w, at:size(i - n - 1), "int64")
     for _ = i + 1, n do window = window:unsqueeze(-1) end
-    place = place + step * (inside * o.dilation[i] + window * o.stride[i]
-                            - o.padding[i])
+    local at_i = inside * o.dilation[i] + window * o.stride[i] - o.padding[i]
+    -- all are -inf, so the margin's came first: take the first of x
+    at_i = limn.where(at_i:lt(0), at_i % o.dilation[i], at_i)
+    place = place + step * at_i
     step = step * size[i]
   end
   return y, place
