@@ -44,7 +44,8 @@ part() {
 export LUA_PATH="$PWD/lua/?.lua;$PWD/lua/?/init.lua;;"
 export LUA_CPATH="$PWD/build/?.so;;"
 export LIMN_DEVICES=cpu,cuda,opencl LIMN_TEST_DEVICE="$device"
-export LIMN_CACHE="$out/cache"
+# Thousands of files, which are no report.
+export LIMN_CACHE="$PWD/build/gpu-cache"
 jobs=$(nproc 2>/dev/null || echo 2)
 
 build() {
