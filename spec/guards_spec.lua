@@ -235,3 +235,32 @@ describe("A trace that its own arguments do not fit", function()
     end
   end)
 end)
+
+describe("The text of what a trace does not know", function()
+  it("of a dtype records a guard, of a device raises, unless it is shown",
+     function()
+    local g = limn.trace(function(x)
+      if tostring(x.dtype) == "float32" then return x + 1 end
+      return x
+    end, limn.ones(2))
+    U.equal(g(limn.ones(3)), {2, 2, 2})
+    U.message(function() g(limn.ones(2, "float64")) end, "guards_spec.lua",
+              "dtypeof%(%%x%) == float32 %(it is float64%)")
+    U.message(function()
+      limn.trace(function(x)
+        if tostring(x.device) == "cpu" then return x + 1 end
+        return x
+      end, limn.ones(2))
+    end, "guards_spec.lua", "device of a trace", "by_device")
+    local shown, old = {}, print
+    _G.print = function(...) shown[#shown + 1] = table.concat({...}, " ") end
+    g = limn.trace(function(x)
+      print(x.dtype, x.device, x:size(1))
+      return x * 2
+    end, limn.ones(2))
+    _G.print = old
+    assert.are.equal("dtype(%x) device size(%x, 1)", shown[1])
+    U.equal(g(limn.ones(2, "float64")), {2, 2})
+    assert.are.equal("float32", tostring(limn.ones(1).dtype))
+  end)
+end)

@@ -166,6 +166,25 @@ local function patch_globals()
   local old_tonumber, old_random = tonumber, math.random
   local old_time, old_clock = os.time, os.clock
   local old_yield = coroutine.yield
+  local old_tostring, old_print = tostring, print
+  -- tostring(x.dtype) == "float32" must not be false for ever: the text of a
+  -- dtype is the example's, with a guard, and a device has none. What is only
+  -- shown binds nothing.
+  tostring = function(v)
+    local kind = type(v) == "cdata" and core.kind(v)
+    if kind == "dtype" then return core.value(v) end
+    if kind == "device" then
+      fail("the device of a trace is known when it runs, and has no text here",
+        "limn.by_device {cpu = f, gpu = g} records both ways; "
+        .. "limn.print(x.device) shows it at each run")
+    end
+    return old_tostring(v)
+  end
+  print = function(...)
+    local t = pack(...)
+    for i = 1, t.n do t[i] = old_tostring(t[i]) end
+    old_print(unpack(t, 1, t.n))
+  end
   tonumber = function(v, ...)
     if type(v) == "cdata" and core.type(v) == "dim" then return v end
     return old_tonumber(v, ...)
@@ -179,7 +198,7 @@ local function patch_globals()
       "yield outside the trace")
   end
   return function()
-    tonumber = old_tonumber
+    tonumber, tostring, print = old_tonumber, old_tostring, old_print
     math.random, os.time, os.clock = old_random, old_time, old_clock
     coroutine.yield = old_yield
   end
