@@ -37,8 +37,11 @@ typedef struct {
   limn_cpu_fold fold[3][4];
   /* The largest that is no NaN, or -infinity. */
   float (*peak)(const float *x, int64_t n);
-  /* Row functions: x[i] -= m, then e^x; returns the sum of the results. */
-  float (*exp_row)(const float *x, float m, float *out, int64_t n);
+  /* Row functions: x[i] -= m, then e^x; returns the sum of the results.
+   * Exponentials leave the memory idle: it can bring in what lies `ahead` bytes
+   * (0: nothing) of x and out meanwhile. */
+  float (*exp_row)(const float *x, float m, float *out, int64_t n,
+                   size_t ahead);
   /* The same for n columns with their own m; adds to sum. out may be NULL. */
   void (*exp_columns)(const float *x, const float *m, float *out, float *sum,
                       int64_t n);

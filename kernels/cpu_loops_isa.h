@@ -318,17 +318,35 @@ static float loops_peak(const float *x, int64_t n) {
   return m;
 }
 
-/* 16 sums by turns, in pieces as the folds do. */
-static float loops_exp_row(const float *x, float m, float *out, int64_t n) {
-  double total = 0;
-  for (int64_t i = 0; i < n; i += PIECE) {
-    const float *s = x + i;
-    float *d = out + i;
-    int64_t some = n - i < PIECE ? n - i : PIECE;
-    _Pragma("omp simd") for (int64_t j = 0; j < some; j++)
-      d[j] = loops_exp(s[j] - m);
-    total += (double)fold_piece_f32_sum(d, some);
+/* As loops_exp_row, of a multiple of LANES up to PIECE: LANES sums by turns. */
+INLINE float loops_exp_lanes(const float *x, float m, float *out, int64_t n,
+                             size_t ahead) {
+  float lane[LANES] = {0};
+  for (int64_t j = 0; j < n; j += LANES) {
+    for (int k = 0; ahead && k < LANES; k += 16) { /* lines of 64 bytes */
+      __builtin_prefetch((const void *)((uintptr_t)(x + j + k) + ahead));
+      __builtin_prefetch((const void *)((uintptr_t)(out + j + k) + ahead), 1);
+    }
+    _Pragma("omp simd") for (int k = 0; k < LANES; k++) {
+      float e = loops_exp(x[j + k] - m);
+      out[j + k] = e;
+      lane[k] += e;
+    }
   }
+  return fold_piece_f32_sum(lane, LANES);
+}
+
+static float loops_exp_row(const float *x, float m, float *out, int64_t n,
+                           size_t ahead) {
+  double total = 0;
+  int64_t end = n / LANES * LANES, some;
+  for (int64_t i = 0; i < end; i += some) {
+    some = end - i < PIECE ? end - i : PIECE;
+    total += (double)loops_exp_lanes(x + i, m, out + i, some, ahead);
+  }
+  _Pragma("omp simd") for (int64_t j = end; j < n; j++)
+    out[j] = loops_exp(x[j] - m);
+  total += (double)fold_piece_f32_sum(out + end, n - end);
   return (float)total;
 }
 

@@ -37,7 +37,7 @@ static void row_write(const row_kernel *k, const float *x, float m,
   if (k->log) {
     k->loops->shift(x, m, logf(total), to, n);
   } else {
-    k->loops->exp_row(x, m, to, n);
+    k->loops->exp_row(x, m, to, n, 0);
     k->loops->scale(to, 1 / total, n);
   }
   if (half) k->loops->store(k->dtype, out, to, n);
@@ -54,17 +54,19 @@ static void row_one(const row_kernel *k, const char *x, char *out) {
     most = k->loops->peak(row_read(k, x, i, n, buf), n);
     m = LIMN_MAX(m, most);
   }
-  /* Exponentials go straight to the result where they fit. */
+  /* Exponentials go straight to the result where they fit, while the next row
+   * comes from memory. */
   if (k->dtype == LIMN_F32 && !k->log) {
     float *to = (float *)(void *)out;
-    total = k->loops->exp_row((const float *)(const void *)x, m, to, k->n);
+    total = k->loops->exp_row((const float *)(const void *)x, m, to, k->n,
+                              (size_t)(k->n * k->size));
     k->loops->scale(to, 1 / total, k->n);
     return;
   }
   for (i = 0; i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);
     p = row_read(k, x, i, n, buf);
-    sum += (double)k->loops->exp_row(p, m, e, n);
+    sum += (double)k->loops->exp_row(p, m, e, n, 0);
   }
   for (i = 0; i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);

@@ -210,6 +210,16 @@ describe("Gradients of", function()
       end
     end)
   end)
+
+  it("softmax in float32 takes rows of any length", function()
+    U.each_device(function(dev)
+      for _, n in ipairs {1, 15, 63, 64, 65, 130, 4096, 4170} do
+        local x = limn.randn(3, n) * 4
+        U.close(x:to(dev):softmax(2), U.flat(x:to "float64":softmax(2)), 1e-5,
+                "max")
+      end
+    end)
+  end)
 end)
 
 describe("BatchNorm", function()
