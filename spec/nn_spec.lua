@@ -89,6 +89,22 @@ describe("A module", function()
     end, "scal")
   end)
 
+  it("takes a part of a state, and says what is no tensor", function()
+    local layer, part = nn.Linear(2, 3), {other = limn.ones(1)}
+    for k, v in pairs(nn.Linear(2, 3):state_dict()) do part["a." .. k] = v end
+    layer:load_state_dict(part, {base = "a"})
+    U.equal(layer.weight, part["a.weight"])
+    part["a.wieght"] = limn.ones(1)
+    U.message(function() layer:load_state_dict(part, {base = "a"}) end,
+              "not of this model: a.wieght", "a.weight")
+    U.message(function()
+      layer:load_state_dict {weight = "w", bias = limn.ones(3)}
+    end, "weight is a string there, not a tensor")
+    local _, e = pcall(layer.load_state_dict, layer, {weight = limn.ones(3),
+                                                      bias = limn.ones(3)})
+    assert.is_nil(tostring(e):find "hint:") -- being lenient would not help
+  end)
+
   it("clones with cells of its own; what was tied stays tied", function()
     local Tied = nn.Module:extend "Tied"
     function Tied:init()

@@ -2,6 +2,7 @@
 -- all have {reduction = "mean"}, "sum" or "none".
 local core = require "limn.core"
 local read_options = require "limn.options"
+local D = require "limn.dims"
 local wide = require "limn.wide"
 local Module = require "limn.nn.module"
 
@@ -46,6 +47,24 @@ local function same_rank(x, y, who)
               .. " dims and the target " .. y:dim(),
               "reshape one, for instance with x:flatten()")
   end
+end
+
+-- x, whose sizes (but that of the dim of the classes, if any) are those of y.
+local function same_sizes(x, y, classes, who)
+  local at = 0
+  for i = 1, x:dim() do
+    if i ~= classes then
+      at = at + 1
+      local a, b = x:size(i), y:size(at)
+      local known = type(a) == "number" and type(b) == "number"
+      x = D.expect(x, D.eq(a, b), known
+        and ("%s: the prediction has size %d in dim %d and the target %d in "
+             .. "dim %d"):format(who, a, i, b, at)
+        or ("%s: the prediction and the target differ in size in dim %d")
+             :format(who, i))
+    end
+  end
+  return x
 end
 
 --- nn.mse_loss(x, target [, {reduction = "mean"}]), nn.MSELoss(options): the
@@ -100,6 +119,7 @@ function M.bce_with_logits(x, y, options)
   local o, r = options_of(options, {"weight", "pos_weight"},
                           "bce_with_logits")
   same_rank(x, y, "bce_with_logits")
+  if type(y) ~= "number" then x = same_sizes(x, y, nil, "bce_with_logits") end
   local l
   if o.pos_weight then
     l = (1 - y) * x - ((o.pos_weight - 1) * y + 1) * x:logsigmoid()
@@ -133,6 +153,7 @@ local function pick(x, labels, dim, who)
     core.fail(who .. ": labels are whole numbers, counting from 1; these have "
               .. "another dtype", 'convert them: labels:to "int64"')
   end
+  x = same_sizes(x, labels, dim, who)
   local index = labels:unsqueeze(dim)
   local y = limn.gather(x, dim, index, {what = "label"})
   y = limn.reshape_like(y, labels)
@@ -221,6 +242,7 @@ function M.cross_entropy(x, target, options)
   local logp = x:log_softmax(dim)
   check(target, "target", "cross_entropy")
   if target:dim() == x:dim() then
+    logp = same_sizes(logp, target, nil, "cross_entropy")
     local l = soft_cross_entropy(logp, target, dim,
                                  {weight = o.weight, smoothing = s}, r)
     return l
@@ -259,6 +281,9 @@ end
 function M.binary_cross_entropy(x, y, options)
   local o, r = options_of(options, {"weight"}, "binary_cross_entropy")
   same_rank(x, y, "binary_cross_entropy")
+  if type(y) ~= "number" then
+    x = same_sizes(x, y, nil, "binary_cross_entropy")
+  end
   local rest = 1 - x
   local l = -(y * bounded_log(x, rest) + (1 - y) * bounded_log(rest, x))
   if o.weight ~= nil then l = l * o.weight end

@@ -308,23 +308,33 @@ end
 -- surplus names raise; a shape that differs always does, before anything is
 -- assigned.
 function Module:load_state_dict(t, options)
-  options = read_options(options, {"strict"}, "load_state_dict")
+  options = read_options(options, {"strict", "base"}, "load_state_dict")
   local strict = options.strict ~= false
   if type(t) ~= "table" then
     core.fail("load_state_dict wants a table of tensors by name, got "
               .. (core.type(t) or type(t)))
   end
-  local list, left, problems, names = {}, {}, {}, {}
-  for k in pairs(t) do left[k] = true end
+  local base = options.base or ""
+  if base ~= "" then base = base .. "." end
+  local list, left, problems, names, loose = {}, {}, {}, {}, true
+  for k in pairs(t) do
+    left[k] = base == "" or tostring(k):sub(1, #base) == base or nil
+  end
   for _, item in ipairs(walk.cells(instance(self, "load_state_dict"))) do
-    local path, cell = item[1], item[2]
+    local path, cell = base .. item[1], item[2]
     local v = t[path]
     names[#names + 1] = path
     left[path] = nil
-    if type(v) == "table" then v = limn.tensor(v) end
+    if type(v) == "table" or type(v) == "number" then v = limn.tensor(v) end
+    local kind = core.type(v)
     if v == nil then
       if strict then problems[#problems + 1] = "missing: " .. path end
+    elseif kind ~= "tensor" and kind ~= "cell" then
+      loose = false
+      problems[#problems + 1] = path .. " is a " .. (kind or type(v))
+        .. " there, not a tensor"
     elseif not same_shape(v, cell) then
+      loose = false
       problems[#problems + 1] = path .. " is " .. shape_text(v)
         .. " there and " .. shape_text(cell) .. " here"
     else
@@ -339,7 +349,7 @@ function Module:load_state_dict(t, options)
   end
   if #problems > 0 then
     core.fail("load_state_dict: " .. table.concat(problems, "; "),
-              strict and "{strict = false} takes what fits" or nil)
+              strict and loose and "{strict = false} takes what fits" or nil)
   end
   for _, item in ipairs(list) do item[1]:assign(item[2]) end
   return self
