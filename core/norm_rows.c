@@ -280,12 +280,23 @@ static limn_arg batch_scale(limn_builder *b, const limn_arg *a,
   return MUL(r, w);
 }
 
+/* The batch's own mean is taken off first, as it may be far from 0 and the
+ * variance small. Constants become one factor and one term per channel, so that
+ * each element costs a multiplication and an addition. */
 limn_arg expand_batch_norm(limn_builder *b, const limn_arg *a) {
-  limn_arg k = batch_scale(b, a, true), y = SUB(a[X], a[BATCH_MEAN]), w;
-  y = MUL(y, k);
-  if (a[BATCH_BIAS].tag == LIMN_A_NONE) return y;
-  w = limn_build2(b, OP_reshape_like, a[BATCH_BIAS], a[BATCH_MEAN]);
-  return ADD(y, w);
+  limn_arg k = batch_scale(b, a, true), own, constant, w;
+  bool biased = a[BATCH_BIAS].tag != LIMN_A_NONE;
+  own = MUL(SUB(a[X], a[BATCH_MEAN]), k);
+  constant = MUL(a[BATCH_MEAN], k);
+  if (biased) {
+    w = limn_build2(b, OP_reshape_like, a[BATCH_BIAS], a[BATCH_MEAN]);
+    own = ADD(own, w);
+    constant = SUB(w, constant);
+  }
+  if (limn_arg_true(a[BATCH_OWN])) return own;
+  w = MUL(a[X], k);
+  constant = biased ? ADD(w, constant) : SUB(w, constant);
+  return WHERE(a[BATCH_OWN], own, constant);
 }
 
 /* With d = x - mean, r = 1 / sqrt(var + eps), k = r * weight: sum(g),
