@@ -350,3 +350,30 @@ describe("nn.init", function()
     U.message(function() nn.init.calculate_gain "swish" end, "swish")
   end)
 end)
+
+describe("A query that a mask leaves no key", function()
+  for _, device in ipairs(limn.devices()) do
+    it("gets zeros, and no NaN in the gradients, on " .. device, function()
+      local x = limn.randn(2, 3, 4):to(device)
+      local sees = limn.tensor({{true, false, true}, {false, false, false},
+                                {true, true, true}}):to(device)
+      for _, mask in ipairs {sees, limn.where(sees, 0, -math.huge)} do
+        local function f(v, m)
+          local y, d = limn.value_and_grad(function(w)
+            local z = nn.scaled_dot_product_attention(w, w, w, {mask = m})
+            return z:square():sum(), z
+          end, v)(v, m)
+          return d, y
+        end
+        local function check(d)
+          assert.is_false(d:isnan():any():item())
+        end
+        check((f(x, mask)))
+        check((limn.trace(f, x, mask)(x, mask)))
+        local y = nn.scaled_dot_product_attention(x, x, x, {mask = mask})
+        assert.are.equal(0, y[{{}, 2}]:abs():max():item())
+        assert.is_true(y[{{}, 3}]:abs():max():item() > 0)
+      end
+    end)
+  end
+end)

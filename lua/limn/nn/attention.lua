@@ -33,6 +33,13 @@ local function masked(s, mask, out)
   return s
 end
 
+-- The softmax of masked scores; zeros where the mask leaves a row no key.
+local function weights(s)
+  local some = limn.any(s:ne(-math.huge), -1, true)
+  local w = limn.where(some, limn.where(some, s, 0):softmax(-1), 0)
+  return w
+end
+
 -- The result and the weights [..., queries, keys]. `drop` maps the weights.
 local function attend(q, k, v, o, drop)
   -- Scaled before the product, which is less likely to overflow halves.
@@ -41,7 +48,12 @@ local function attend(q, k, v, o, drop)
   if o.causal then s = limn.where(not_later(q, k), s, -math.huge) end
   if o.mask ~= nil then s = masked(s, o.mask) end
   for _, mask in ipairs(o.out or {}) do s = masked(s, mask, true) end
-  local w = s:softmax(-1)
+  local w
+  if o.mask ~= nil or o.out and o.out[1] ~= nil then
+    w = weights(s)
+  else
+    w = s:softmax(-1)
+  end
   if drop then w = drop(w) end
   local y = limn.matmul(w, v)
   return y, w
@@ -51,7 +63,7 @@ end
 -- 0, scale}]): softmax(q k' * scale) v. q is [..., queries, width], k [...,
 -- keys, width], v [..., keys, any]; scale is 1 / sqrt(width) unless given. A
 -- bool mask holds true for what takes part, another is added to the scores;
--- causal hides later keys.
+-- causal hides later keys. A query that sees no key gets zeros.
 function M.scaled_dot_product_attention(q, k, v, options)
   local who = "scaled_dot_product_attention"
   local o = read_options(options, {"mask", "causal", "dropout", "scale"}, who)
