@@ -56,6 +56,26 @@ it("targets of other sizes are refused, in a trace too", function()
   assert.is_true(g(limn.randn(5, 4), limn.ones(5, "int64")):item() > 0)
 end)
 
+it("weights of other classes and odd halves are refused", function()
+  local x, t = limn.randn(2, 3), limn.ones(2, "int64")
+  for _, case in ipairs {
+    {"of 5 classes, the prediction of 3", nn.cross_entropy, x, t,
+     {weight = limn.ones(5)}},
+    {"of 5 classes, the prediction of 3", nn.nll_loss, x, t,
+     {weight = limn.ones(5)}},
+    {"from 0 to 1, got 2", nn.cross_entropy, x, t, {label_smoothing = 2}},
+    {"the weight must be a tensor, not a table", nn.cross_entropy, x, t,
+     {weight = {1, 2, 3}}},
+    {"the pos_weight must be a tensor", nn.bce_with_logits, x, x,
+     {pos_weight = {1, 2, 3}}},
+    {"dim -1 has size 3, which has no half", nn.glu, x},
+  } do
+    local ok, e = pcall(unpack(case, 2))
+    assert.is_false(ok)
+    assert.is_truthy(tostring(e):find(case[1], 1, true), tostring(e))
+  end
+end)
+
 it("mse_loss refuses ranks that would broadcast", function()
   local ok, e = pcall(nn.mse_loss, limn.zeros(8, 1), limn.zeros(8))
   assert.is_false(ok)

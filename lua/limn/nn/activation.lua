@@ -125,6 +125,11 @@ end
 --- nn.glu(x, dim = -1), nn.GLU(dim): the first half of dim, times the sigmoid
 -- of the second.
 function M.glu(x, dim)
+  local n = x:size(dim or -1)
+  if type(n) == "number" and n % 2 ~= 0 then
+    core.fail(("glu: dim %d has size %d, which has no half"):format(dim or -1,
+                                                                    n))
+  end
   local parts = x:chunk(2, dim or -1)
   local y = parts[1] * parts[2]:sigmoid()
   return y

@@ -120,6 +120,11 @@ function M.bce_with_logits(x, y, options)
                           "bce_with_logits")
   same_rank(x, y, "bce_with_logits")
   if type(y) ~= "number" then x = same_sizes(x, y, nil, "bce_with_logits") end
+  for _, k in ipairs {"weight", "pos_weight"} do
+    if o[k] and type(o[k]) ~= "number" then
+      check(o[k], k, "bce_with_logits")
+    end
+  end
   local l
   if o.pos_weight then
     l = (1 - y) * x - ((o.pos_weight - 1) * y + 1) * x:logsigmoid()
@@ -160,6 +165,22 @@ local function pick(x, labels, dim, who)
   return y
 end
 
+-- Checks o.weight: nil, or one for each class of x.
+local function class_weight(o, x, dim, who)
+  local w = o.weight
+  if w == nil then return end
+  check(w, "weight", who)
+  if w:dim() ~= 1 then
+    core.fail(who .. ": the weight has " .. w:dim()
+              .. " dims; it is a list with one per class")
+  end
+  local a, b = w:size(1), x:size(dim)
+  o.weight = D.expect(w, D.eq(a, b), who .. ": "
+    .. (type(a) == "number" and type(b) == "number"
+        and ("the weight is of %d classes, the prediction of %d"):format(a, b)
+        or "the weight and the prediction are of different classes"))
+end
+
 -- The weight of each label's class, in the shape of the labels.
 local function weights(weight, labels)
   local w = limn.index_select(weight, 1, labels:flatten(),
@@ -197,6 +218,7 @@ end
 function M.nll_loss(x, labels, options)
   local o, r = options_of(options, {"weight", "ignore_index"}, "nll_loss")
   local dim = class_dim(x, "nll_loss")
+  class_weight(o, x, dim, "nll_loss")
   check(labels, "list of labels", "nll_loss")
   local counts, w
   labels, counts = sift(labels, o.ignore_index)
@@ -238,7 +260,12 @@ function M.cross_entropy(x, target, options)
   local o, r = options_of(options, {"weight", "label_smoothing",
                                     "ignore_index"}, "cross_entropy")
   local dim = class_dim(x, "cross_entropy")
+  class_weight(o, x, dim, "cross_entropy")
   local s = o.label_smoothing or 0
+  if type(s) == "number" and not (s >= 0 and s <= 1) then
+    core.fail("cross_entropy: label_smoothing is a number from 0 to 1, got "
+              .. s)
+  end
   local logp = x:log_softmax(dim)
   check(target, "target", "cross_entropy")
   if target:dim() == x:dim() then
