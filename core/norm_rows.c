@@ -296,6 +296,7 @@ limn_arg expand_batch_norm(limn_builder *b, const limn_arg *a) {
   if (limn_arg_true(a[BATCH_OWN])) return own;
   w = MUL(a[X], k);
   constant = biased ? ADD(w, constant) : SUB(w, constant);
+  if (a[BATCH_OWN].tag == LIMN_A_BOOL) return constant;
   return WHERE(a[BATCH_OWN], own, constant);
 }
 

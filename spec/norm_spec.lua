@@ -223,6 +223,23 @@ describe("Gradients of", function()
 end)
 
 describe("BatchNorm", function()
+  it("multiplies and adds once per element in inference", function()
+    local function call(x, p)
+      return (nn.batch_norm(x, {running_mean = p[1], running_var = p[2],
+                                weight = p[3], bias = p[4]}))
+    end
+    local x, p = limn.randn(4, 3, 5), limn.rand(4, 3) + 1
+    local layer = nn.BatchNorm1d(3)
+    layer:eval()
+    for _, text in ipairs {limn.trace(call, x, p):explain(x, p),
+                           limn.trace(layer, x):explain(x)} do
+      assert.matches("{ load load mul load add store }", text, 1, true)
+    end
+    local function c(i) return p[i]:reshape(1, 3, 1) end
+    local want = (x - c(1)) / (c(2) + 1e-5):sqrt() * c(3) + c(4)
+    U.close(call(x, p), U.flat(want), 1e-5, "max")
+  end)
+
   it("takes up the batch's statistics in training, as PyTorch does", function()
     for _, shape in ipairs {{5, 3}, {4, 3, 2}, {4, 3, 2, 2}} do
       local Class = #shape == 4 and nn.BatchNorm2d or nn.BatchNorm1d
