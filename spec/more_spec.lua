@@ -199,6 +199,13 @@ describe("Pools", function()
     end, {limn.randn(1, 1, 9)}, {line}, {{1, 4}, {0.5, 3.5}, {1, 3.5}})
   end)
 
+  it("fold says which columns do not fit", function()
+    U.message(function() nn.fold(limn.randn(1, 7, 4), {4, 4}, 2) end,
+              "fold", "7 values", "window's 4")
+    U.message(function() nn.fold(limn.randn(1, 8, 5), {4, 4}, 2) end,
+              "fold: 5 columns", "at 9 positions")
+  end)
+
   it("max_pool finds only what is not in the margins", function()
     local function low(v) return v:log() end -- of 0: -inf
     check(function(v)

@@ -436,6 +436,17 @@ local function fold(x, o)
   local channels = limn.floor(x:size(2) / window)
   local at = (positions(x, h * w, "int64") + 1):reshape(h, w)
   at = limn.windows(at, k, o.stride, o.dilation):permute(3, 4, 1, 2)
+  local rows, columns = x:size(2), x:size(3)
+  local fit = at:size(-2) * at:size(-1)
+  if type(rows) == "number" and type(window) == "number"
+    and rows % window ~= 0 then
+    core.fail(("fold: the columns have %d values, which is no multiple of the "
+      .. "window's %d"):format(rows, window))
+  elseif type(columns) == "number" and type(fit) == "number"
+    and columns ~= fit then
+    core.fail(("fold: %d columns, where windows fit into the size at %d "
+      .. "positions"):format(columns, fit))
+  end
   local from = x
   x = wide.widen(x:reshape(x:size(1) * channels, window * x:size(3)))
   local y = limn.index_add(x:new_zeros {x:size(1), h * w}, 2, at:flatten(), x)
