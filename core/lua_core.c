@@ -225,9 +225,56 @@ static bool core_located(const char *s) {
   return false;
 }
 
+/* "in body.2", before the hint. */
+static void core_add_path(limn_context *c, const char *path) {
+  char hint[sizeof c->error];
+  char *at = strstr(c->error, "\n  hint: ");
+  hint[0] = 0;
+  if (at) {
+    memcpy(hint, at, strlen(at) + 1);
+    *at = 0;
+  }
+  limn_error_append(c, "\n  in %s%s", path, hint);
+}
+
+/* In eager code nothing notes which module runs; the stack tells, once there
+ * is an error: the innermost call of a module (see core_modules). */
+static void core_add_module(limn_lua *st, lua_State *L) {
+  int top = lua_gettop(L);
+  lua_Debug ar;
+  if (limn_lua_tracing(st) || strstr(st->c->error, "\n  in ") ||
+      !lua_checkstack(L, 8))
+    return;
+  lua_getfield(L, LUA_REGISTRYINDEX, "limn.module_call");
+  for (int i = 0; lua_isfunction(L, top + 1) && lua_getstack(L, i, &ar); i++) {
+    lua_getinfo(L, "f", &ar);
+    if (lua_rawequal(L, -1, top + 1)) {
+      lua_getfield(L, LUA_REGISTRYINDEX, "limn.module_name");
+      if (lua_getlocal(L, &ar, 1) && lua_pcall(L, 1, 1, 0) == 0 &&
+          lua_isstring(L, -1))
+        core_add_path(st->c, lua_tostring(L, -1));
+      break;
+    }
+    lua_pop(L, 1);
+  }
+  lua_settop(L, top);
+}
+
+/* modules(call, name): the function that calls a module's forward, whose first
+ * local is the module, and one that gives a module's path. */
+static int core_modules(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  lua_settop(L, 2);
+  lua_setfield(L, LUA_REGISTRYINDEX, "limn.module_name");
+  lua_setfield(L, LUA_REGISTRYINDEX, "limn.module_call");
+  return 0;
+}
+
 int limn_lua_raise(limn_lua *st, lua_State *L) {
   char where[LUA_IDSIZE + 96];
   limn_context *c = st->c;
+  core_add_module(st, L);
   const char *msg = *c->error ? c->error : limn_strerror(c->last);
   bool has = !core_located(msg) && core_prefix(st, L, msg, where, sizeof where);
   lua_pushfstring(L, "%s%s%s%s", has ? where : "", msg,
@@ -559,7 +606,8 @@ static const luaL_Reg core_functions[] = {
     {"setup", core_setup},         {"type", core_type},
     {"raw", core_raw},             {"fail", core_fail},
     {"located", core_located_text}, {"near", core_near},
-    {"options", core_options},     {"path_push", core_path_push},
+    {"options", core_options},     {"modules", core_modules},
+    {"path_push", core_path_push},
     {"path_pop", core_path_pop},   {"path_reset", core_path_reset},
     {NULL, NULL}};
 

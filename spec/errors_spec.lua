@@ -442,4 +442,20 @@ describe("An index out of range in eager code", function()
       assert.truthy(message:find(line), message)
     end)
   end)
+
+  it("of a layer names its path in eager code, too", function()
+    local net = limn.nn.Sequential(limn.nn.Linear(4, 5),
+                                   limn.nn.Sequential(limn.nn.Linear(6, 2)))
+    local want = {"errors_spec.lua", "the inner sizes differ: 5 and 6",
+                  "%[2, 5%]", "%[2, 6%]", "\n  in 2%.1\n  hint: "}
+    U.message(function() net(limn.ones(2, 4)) end, unpack(want))
+    U.message(function()
+      limn.grad(function(x) return net(x):sum() end)(limn.ones(2, 4))
+    end, unpack(want))
+    U.message(function() limn.nn.Linear(3, 1)(limn.ones(2)) end,
+              "\n  in Linear")
+    local ok, err = pcall(function() return limn.ones(2) + limn.ones(3) end)
+    assert.is_false(ok)
+    assert.is_nil(tostring(err):find("\n  in ", 1, true))
+  end)
 end)

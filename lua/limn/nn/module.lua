@@ -87,6 +87,11 @@ local function call(self, ...)
   return leave(forward(self, ...))
 end
 
+core.modules(call, function(self)
+  local path = walk.path(self)
+  return path == "" and getmetatable(self).class_name or path
+end)
+
 local class_meta = {__call = construct, __tostring = function(class)
   return "class " .. class.class_name
 end}
