@@ -180,7 +180,7 @@ describe("Caches:", function()
   it("are bounded by entries and bytes, and results stay the same at the limit",
      function()
     U.each_device(function(dev)
-      local many = U.asan and 100 or dev == "cpu" and 10000 or 1000
+      local many = U.asan and 200 or dev == "cpu" and 10000 or 1000
       local g = limn.trace(function(x) return x * 2 end, limn.ones(1))
       local x = limn.ones(many, dev)
       core.plans_limit(64, 1e6)
