@@ -191,8 +191,9 @@ docs: all
 	mkdir -p docs
 	$(luajit) scripts/reference.lua > docs/reference.md
 bench: all $(benches)
-	$(luajit) bench/$(if $(filter-out cpu,$(DEVICE)),gpu.lua $(B) $(DEVICE),\
-	  bench.lua $(B)) $(if $(strip $(PEERS)),$(or $(strip $(PYTHON)),python3))
+	$(luajit) $(if $(filter-out cpu,$(DEVICE)),bench/gpu.lua $(B) $(DEVICE),\
+	  bench/bench.lua $(B)) \
+	  $(if $(strip $(PEERS)),$(or $(strip $(PYTHON)),python3))
 
 # LuaJIT frees everything when the state closes, so leaks are ours; what the
 # OpenCL driver keeps until exit is not (scripts/leaks.supp).

@@ -65,3 +65,20 @@ describe("The examples", function()
     end)
   end)
 end)
+
+describe("make bench", function()
+  it("runs the benchmark of the device that is asked for", function()
+    local function plan(more)
+      local p = io.popen("make -n bench " .. more .. " 2>&1")
+      local text = p:read "*a"
+      p:close()
+      return text
+    end
+    assert.is_truthy(plan "":find "luajit bench/bench%.lua build")
+    assert.is_truthy(plan "DEVICE=cpu":find "luajit bench/bench%.lua build")
+    assert.is_truthy(
+      plan "DEVICE=cuda:0":find "luajit bench/gpu%.lua build cuda:0")
+    assert.is_truthy(
+      plan "PEERS=1 PYTHON=py":find "bench/bench%.lua build%s+py")
+  end)
+end)
