@@ -72,13 +72,13 @@ describe("make bench", function()
       local p = io.popen("make -n bench " .. more .. " 2>&1")
       local text = p:read "*a"
       p:close()
-      return text
+      return (text:gsub("[%s\\]+", " "))
     end
-    assert.is_truthy(plan "":find "luajit bench/bench%.lua build")
-    assert.is_truthy(plan "DEVICE=cpu":find "luajit bench/bench%.lua build")
+    assert.is_truthy(plan "":find " bench/bench%.lua build")
+    assert.is_truthy(plan "DEVICE=cpu":find " bench/bench%.lua build")
     assert.is_truthy(
-      plan "DEVICE=cuda:0":find "luajit bench/gpu%.lua build cuda:0")
+      plan "DEVICE=cuda:0":find " bench/gpu%.lua build cuda:0")
     assert.is_truthy(
-      plan "PEERS=1 PYTHON=py":find "bench/bench%.lua build%s+py")
+      plan "PEERS=1 PYTHON=py":find " bench/bench%.lua build py")
   end)
 end)
