@@ -325,6 +325,25 @@ end
 
 -- -- while_loop -----------------------------------------------------------
 
+-- The n values of a loop, made of these tensors.
+local function loop_values(shape, n, list)
+  local r = {n = n}
+  for i = 1, n do r[i] = give(shape[i], list) end
+  return r
+end
+
+-- The tensors of what the body gave for the n values that it was called with.
+local function next_turn(body, shape, n, made, like)
+  local out = {}
+  if made.n ~= n then
+    fail(("while_loop: the body gives %d values for %d"):format(made.n, n))
+  end
+  for i = 1, n do
+    follow("while_loop", shape[i], made[i], like, callable.param(body, i), out)
+  end
+  return out
+end
+
 local function record_while(test, body, shape, list, args)
   local inputs
   local function make(region)
@@ -333,9 +352,7 @@ local function record_while(test, body, shape, list, args)
       placeholders(region, shape[i], list, callable.param(body, i), false,
         inputs)
     end
-    local r = {}
-    for i = 1, args.n do r[i] = give(shape[i], inputs) end
-    return unpack(r, 1, args.n)
+    return unpack(loop_values(shape, args.n, inputs), 1, args.n)
   end
   local tr, go = record("while_loop", test, make)
   local results = build({tr}, function()
@@ -347,24 +364,13 @@ local function record_while(test, body, shape, list, args)
     core.region_give(tr, {go[1]}, {false})
     local br, r = record("while_loop", body, make)
     local made = build({br}, function()
-      local out = {}
-      if r.n ~= args.n then
-        fail(("while_loop: the body gives %d values for %d"):format(r.n,
-          args.n))
-      end
-      for i = 1, args.n do
-        follow("while_loop", shape[i], r[i], inputs, callable.param(body, i),
-          out)
-      end
-      core.region_give(br, out, inputs)
+      core.region_give(br, next_turn(body, shape, args.n, r, inputs), inputs)
       local node = core.while_node(list, tr, br)
       return node
     end)
     return made
   end)
-  local r = {}
-  for i = 1, args.n do r[i] = give(shape[i], results) end
-  return unpack(r, 1, args.n)
+  return unpack(loop_values(shape, args.n, results), 1, args.n)
 end
 
 local function run_while(test, body, shape, list, args)
@@ -373,20 +379,11 @@ local function run_while(test, body, shape, list, args)
     core.region_step(n)
     if not decide("while_loop", (test(unpack(r, 1, r.n)))) then break end
     local now = pack(body(unpack(r, 1, r.n)))
-    local out = {}
-    if now.n ~= args.n then
-      fail(("while_loop: the body gives %d values for %d"):format(now.n,
-        args.n))
-    end
-    for i = 1, args.n do
-      follow("while_loop", shape[i], now[i], list, callable.param(body, i),
-        out)
-    end
+    local out = next_turn(body, shape, args.n, now, list)
     for i = 1, #list do
       core.region_same("while_loop", list[i], out[i])
     end
-    r = {n = args.n}
-    for i = 1, args.n do r[i] = give(shape[i], out) end
+    r = loop_values(shape, args.n, out)
     n = n + 1
   end
   return unpack(r, 1, r.n)
