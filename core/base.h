@@ -151,6 +151,15 @@ void limn_flags_read(limn_flags *f);
 uint32_t limn_flags_passes(const char *s); /* of a text as LIMN_OPT's */
 bool limn_dumps(const limn_context *c, char letter);
 
+/* -- turn.c -- the loops that a run is in, on the stack of who runs them. */
+typedef struct limn_turn {
+  const struct limn_turn *outer; /* NULL: the outermost loop */
+  int64_t step; /* from 0; of a scan: the row */
+} limn_turn;
+uint64_t limn_turn_pack(const limn_turn *t); /* in 48 bits; no loop: 0 */
+/* "in step 3 of the loop" in a line after the message. */
+void limn_turn_append(limn_context *c, uint64_t packed);
+
 /* The context's insides, shared by the layers; each part is used by its own
  * file only. */
 struct limn_eager; /* eager.c: plan cache of eager ops */
@@ -201,6 +210,7 @@ struct limn_context {
   char **site_text;
   uint32_t nsites, site_cap;
   uint32_t eager_site; /* of the eager op that runs now; 0: none */
+  const limn_turn *turn; /* of the loops that eager code is in */
   struct limn_pool *pool;
   void *scratch; /* CPU scratch, as large as the largest plan needs */
   size_t scratch_size;

@@ -66,6 +66,7 @@ static limn_fault *cpu_claim(const limn_step *s, const limn_bind *b) {
                                          __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
     return NULL;
   f->serial = b->serial;
+  f->turn = limn_turn_pack(b->turn);
   return f;
 }
 

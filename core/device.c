@@ -251,30 +251,37 @@ static int fault_matrix(limn_context *c, const limn_fault *f,
   return *hints[k] ? limn_hint(c, f->code, "%s", hints[k]) : f->code;
 }
 
-int limn_fault_fail(limn_context *c, const limn_fault *f) {
-  const char *where = f->site < c->nsites ? c->site_text[f->site] : NULL;
+static int fault_index(limn_context *c, const limn_fault *f,
+                       const char *where) {
   int64_t size = f->limit - f->base + 1;
-  if (!where) where = "indexing";
-  if (f->code == LIMN_EVALUE) return fault_matrix(c, f, where);
-  if (strlen(where) >= 11 && !strcmp(where + strlen(where) - 11, "class label"))
+  size_t n = strlen(where);
+  if (n >= 11 && !strcmp(where + n - 11, "class label"))
     return limn_fail(
         c, f->code, "%s %lld in row %lld: labels are %lld..%lld%s", where,
         (long long)f->value, (long long)f->at + 1, (long long)f->base,
         (long long)f->limit,
         f->value == f->base - 1 ? "; data that counts from 0: add 1" : "");
   if (f->value < f->base && f->value < 0 && f->value + size >= 0 && size > 0)
-    limn_fail(c, f->code,
-              "%s: index %lld at position %lld is out of range: the size is "
-              "%lld, positions count from %lld, and negative ones do not "
-              "count from the end here",
-              where, (long long)f->value, (long long)f->at + 1,
-              (long long)size, (long long)f->base);
-  else
-    limn_fail(c, f->code,
-              "%s: index %lld at position %lld is out of range: the size is "
-              "%lld and positions count from %lld",
-              where, (long long)f->value, (long long)f->at + 1,
-              (long long)size, (long long)f->base);
+    return limn_fail(
+        c, f->code,
+        "%s: index %lld at position %lld is out of range: the size is %lld, "
+        "positions count from %lld, and negative ones do not count from the "
+        "end here",
+        where, (long long)f->value, (long long)f->at + 1, (long long)size,
+        (long long)f->base);
+  return limn_fail(c, f->code,
+                   "%s: index %lld at position %lld is out of range: the size "
+                   "is %lld and positions count from %lld",
+                   where, (long long)f->value, (long long)f->at + 1,
+                   (long long)size, (long long)f->base);
+}
+
+int limn_fault_fail(limn_context *c, const limn_fault *f) {
+  const char *where = f->site < c->nsites ? c->site_text[f->site] : NULL;
+  if (!where) where = "indexing";
+  if (f->code == LIMN_EVALUE) fault_matrix(c, f, where);
+  else fault_index(c, f, where);
+  limn_turn_append(c, f->turn);
   return f->code;
 }
 

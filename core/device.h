@@ -142,6 +142,7 @@ typedef struct {
   int64_t value, limit; /* the index as given, and the largest allowed */
   int64_t base;
   int64_t at; /* linear position in the index tensor, 0-based */
+  uint64_t turn; /* packed; in no loop: 0 */
 } limn_fault;
 
 typedef struct {
@@ -168,6 +169,7 @@ typedef struct limn_bind {
   const limn_draw *draw; /* one for each draw of the graph */
   uint64_t serial;
   uint32_t site; /* for eager ops, whose line is the call's; 0: the step's */
+  const limn_turn *turn; /* of the loops around the step */
   limn_fault *fault; /* CPU: where to note the first one */
   limn_context *c;
 } limn_bind;

@@ -389,6 +389,7 @@ int limn_plan_run(limn_plan *p, const limn_run_arg *in,
   b.serial = ++p->c->serial;
   b.fault = &fault;
   b.site = p->c->eager_site;
+  b.turn = p->c->turn;
   b.c = p->c;
   p->c->draws += p->g->draws;
   LIMN_GO(limn_plan_steps(p, &b, &started));

@@ -105,6 +105,7 @@ static void region_turn(const region_run *k, limn_inner *in, int64_t turn,
 static int region_steps(const region_run *k, const limn_inner *in, int64_t t) {
   limn_plan *q = in->p;
   limn_bind b = *k->b;
+  limn_turn turn = {b.turn, t};
   bool started;
   if (q->random) {
     const limn_draw *d = &k->b->draw[k->r->draw];
@@ -113,6 +114,7 @@ static int region_steps(const region_run *k, const limn_inner *in, int64_t t) {
   b.slot = q->slot;
   b.imm = q->imm;
   b.draw = q->draw;
+  if (k->s->kind != LIMN_STEP_COND) b.turn = &turn;
   return limn_plan_steps(q, &b, &started);
 }
 

@@ -98,7 +98,8 @@ static void finite_place(const limn_view *v, int64_t i, char *buf, size_t n) {
 }
 
 static int finite_fail(const limn_plan *p, const limn_step *s,
-                       const limn_operand *o, const finite_range *r) {
+                       const limn_operand *o, const finite_range *r,
+                       const limn_turn *turn) {
   limn_context *c = p->c;
   const limn_node *n = limn_graph_node(p->expanded, s->node);
   const char *line = limn_graph_text(p->expanded, n->line);
@@ -122,6 +123,7 @@ static int finite_fail(const limn_plan *p, const limn_step *s,
     if (in.low <= in.high)
       limn_error_append(c, ", from %g to %g", in.low, in.high);
   }
+  limn_turn_append(c, limn_turn_pack(turn));
   if (*path) limn_error_append(c, "\n  in %s", path);
   return limn_hint(c, LIMN_EVALUE, "%s", finite_hint(n->op));
 }
@@ -153,7 +155,7 @@ int limn_finite_check(limn_plan *p, const limn_step *s, const limn_bind *b) {
       LIMN_TRY(finite_look(p, &s->in[k], &x));
       excused = x.bad > 0;
     }
-    if (!excused) return finite_fail(p, s, &s->out[i], &r);
+    if (!excused) return finite_fail(p, s, &s->out[i], &r, b->turn);
   }
   return 0;
 }

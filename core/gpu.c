@@ -250,9 +250,9 @@ int limn_gpu_wait(limn_device *d) {
   return g->drv->finish(g);
 }
 
-/* The fault buffer: a claim word, then site, serial, value, limit, base and
- * position, as CHECK of dialect.k writes them. It is read only after kernels
- * that can note a fault. */
+/* The fault buffer: a claim word, then site and turn, serial, value, limit,
+ * base and position, as CHECK of dialect.k writes them. It is read only after
+ * kernels that can note a fault. */
 #define GPU_FAULT_WORDS 8
 
 int limn_gpu_fault_memory(limn_gpu *g) {
@@ -272,7 +272,9 @@ int limn_gpu_fault(limn_device *d, limn_fault *out) {
   g->fault_dirty = false;
   if (!w[0]) return 0;
   LIMN_TRY(g->drv->write(g, g->fault, 0, none, sizeof none));
-  out->site = w[1] ? (uint32_t)w[1] : UINT32_MAX;
+  out->turn = (uint64_t)w[1] >> LIMN_GPU_SITE_BITS;
+  out->site = (uint32_t)w[1] & ((1u << LIMN_GPU_SITE_BITS) - 1);
+  if (!out->site) out->site = UINT32_MAX;
   out->code = LIMN_EINDEX;
   out->serial = (uint64_t)w[2];
   out->value = w[3];

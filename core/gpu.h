@@ -27,8 +27,9 @@ enum {
   LIMN_GPU_SEED, /* of draw[arg] */
   LIMN_GPU_DRAW,
   LIMN_GPU_SERIAL,
-  LIMN_GPU_SITE /* the run's own site, if it has one */
+  LIMN_GPU_SITE /* the run's own site, if it has one; above it the turn */
 };
+#define LIMN_GPU_SITE_BITS 16
 typedef struct {
   uint8_t kind, dtype;
   uint16_t at, arg; /* index of the number; slot, imm or draw */

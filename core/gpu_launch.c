@@ -53,6 +53,7 @@ static void launch_patch(const limn_gpu_args *a, const limn_bind *b,
       break;
     case LIMN_GPU_SITE:
       if (b->site) *n = b->site;
+      *n |= (int64_t)(limn_turn_pack(b->turn) << LIMN_GPU_SITE_BITS);
       break;
     }
   }

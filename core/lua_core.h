@@ -41,6 +41,7 @@ typedef struct limn_lua {
   bool scope;
   limn_device *dev; /* limn.on: where generators work; NULL: the CPU */
   uint64_t region_seed, region_draw; /* of the running cond or loop */
+  limn_turn *region_turn;
   char capture[128]; /* name of the tensor that is being captured */
   size_t live;    /* C bytes after the last full collection */
   char prefix[512]; /* "@.../lua/limn/": sources that are limn's own */

@@ -285,21 +285,28 @@ static int region_run(lua_State *L) {
   limn_context *c = st->c;
   uint64_t seed = c->seed, draw = c->draws;
   uint64_t outer_seed = st->region_seed, outer_draw = st->region_draw;
+  limn_turn turn = {c->turn, 0}, *outer_turn = st->region_turn;
   int rc;
   st->region_seed = seed, st->region_draw = draw;
+  st->region_turn = &turn;
   c->seed = limn_random_key(seed, 0, draw);
   c->draws = 0;
   rc = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
   st->region_seed = outer_seed, st->region_draw = outer_draw;
+  st->region_turn = outer_turn;
+  c->turn = turn.outer;
   c->seed = seed;
   c->draws = draw + 1;
   return rc ? lua_error(L) : lua_gettop(L);
 }
 
-/* region_step(t): step t (from 0) of what runs begins */
+/* region_step(t): step t (from 0) of the loop that runs begins */
 static int region_step(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   uint64_t t = (uint64_t)luaL_checknumber(L, 1);
+  if (!st->region_turn) return 0;
+  st->region_turn->step = (int64_t)t;
+  st->c->turn = st->region_turn;
   st->c->seed = limn_random_key(st->region_seed, t, st->region_draw);
   st->c->draws = 0;
   return 0;

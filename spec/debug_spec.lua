@@ -106,7 +106,8 @@ describe("limn.debug {nan = true}", function()
                   "debug_spec.lua:" .. line, "at %[2%]")
         U.equal(g(limn.tensor({-3, -1}, dev)), {-6, -2})
         U.message(function() h(limn.tensor({1, -1, 2}, dev)) end,
-                  "makes infinity", "debug_spec.lua:%d+")
+                  "makes infinity", "debug_spec.lua:%d+",
+                  "\n  in step 2 of the loop")
         U.equal(h(limn.tensor({1, 1}, dev)), {1, 0.5})
       end)
     end)
