@@ -273,35 +273,73 @@ static limn_arg conv_backwards(limn_builder *b, limn_arg x, limn_arg w,
   return limn_build(b, OP_conv, a, 6);
 }
 
-/* The weights' gradient of a convolution of x (with its margins), whose result
- * has the gradient g. */
-static limn_arg conv_weights(limn_builder *b, limn_arg x, limn_arg g,
-                             limn_arg w, limn_arg stride, limn_arg dilation,
-                             limn_arg groups, int n) {
-  limn_arg a[4], win = conv_windows(b, x, w, stride, dilation, n);
-  a[1] = conv_columns(b, win, groups, n);
-  a[0] = conv_channel_rows(b, g, groups, n);
-  a[2] = limn_abool(false);
-  a[3] = limn_abool(true);
-  x = limn_build(b, OP_matmul, a, 4);
-  x = limn_build2(b, OP_reshape_like, x, w);
-  return limn_fold_like(b, x, w);
+/* Arguments x g w stride padding dilation groups. */
+limn_arg expand_conv_weights(limn_builder *b, const limn_arg *a) {
+  conv_list p;
+  limn_arg m[4], win, y;
+  int n = conv_items(b, a[4], p);
+  win = conv_windows(b, conv_pad(b, a[0], p, n), a[2], a[3], a[5], n);
+  m[1] = conv_columns(b, win, a[6], n);
+  m[0] = conv_channel_rows(b, a[1], a[6], n);
+  m[2] = limn_abool(false);
+  m[3] = limn_abool(true);
+  y = limn_build(b, OP_matmul, m, 4);
+  return limn_build2(b, OP_reshape_like, y, a[2]);
 }
 
+/* How long dim i + 3 of x becomes in conv_transpose with w, without
+ * output_padding: (size - 1) * stride + (kernel - 1) * dilation + 1 less
+ * 2 * padding. */
+static limn_arg conv_grown(limn_builder *b, limn_arg x, limn_arg w, int i,
+                           limn_arg stride, limn_arg padding,
+                           limn_arg dilation) {
+  limn_arg one = limn_aint(1), len = limn_build_size(b, x, i + 3), span;
+  len = MUL(SUB(len, one), stride);
+  span = limn_build_size(b, w, i + 3);
+  span = MUL(SUB(span, one), dilation);
+  len = ADD(ADD(len, span), one);
+  return SUB(len, MUL(padding, limn_aint(2)));
+}
+
+/* What conv with w takes from `like` to g, taken back from g. */
+static limn_arg conv_undo(limn_builder *b, limn_arg g, limn_arg w,
+                          limn_arg like, limn_arg stride, limn_arg padding,
+                          limn_arg dilation, limn_arg groups) {
+  conv_list p, s, d, more;
+  limn_arg a[7] = {g, w, stride, padding, limn_none(), dilation, groups};
+  int n = conv_items(b, padding, p);
+  conv_items(b, stride, s);
+  conv_items(b, dilation, d);
+  for (int i = 0; i < n; i++) {
+    limn_arg size = limn_build_size(b, like, i + 3);
+    more[i] = SUB(size, conv_grown(b, g, w, i, s[i], p[i], d[i]));
+  }
+  a[4] = limn_build_list(b, more, n);
+  return limn_fold_like(b, limn_build(b, OP_conv_transpose, a, 7), like);
+}
+
+/* conv, conv_transpose and conv_weights are the three faces of one form, linear
+ * in x, in w and in the result's gradient; so the gradients of each are the
+ * other two. */
 void grad_conv(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
                limn_arg *out) {
-  conv_list p, keep;
-  int n = conv_items(b, a[3], p);
+  limn_arg k[7] = {a[0], g, a[1], a[2], a[3], a[4], a[5]};
   (void)y;
-  if (limn_grad_wants(&out[0])) {
-    limn_arg gx;
-    for (int i = 0; i < n; i++) keep[i] = limn_build_size(b, a[0], i + 3);
-    gx = conv_backwards(b, g, a[1], a[2], a[4], a[5], p, keep, n);
-    out[0] = limn_fold_like(b, gx, a[0]);
-  }
+  if (limn_grad_wants(&out[0]))
+    out[0] = conv_undo(b, g, a[1], a[0], a[2], a[3], a[4], a[5]);
   if (limn_grad_wants(&out[1]))
-    out[1] = conv_weights(b, conv_pad(b, a[0], p, n), g, a[1], a[2], a[4],
-                          a[5], n);
+    out[1] = limn_fold_like(b, limn_build(b, OP_conv_weights, k, 7), a[1]);
+}
+
+/* Arguments x g w stride padding dilation groups; of w the shape counts. */
+void grad_conv_weights(limn_builder *b, const limn_arg *a, limn_arg y,
+                       limn_arg g, limn_arg *out) {
+  limn_arg k[6] = {a[0], g, a[3], a[4], a[5], a[6]};
+  (void)y;
+  if (limn_grad_wants(&out[0]))
+    out[0] = conv_undo(b, a[1], g, a[0], a[3], a[4], a[5], a[6]);
+  if (limn_grad_wants(&out[1]))
+    out[1] = limn_fold_like(b, limn_build(b, OP_conv, k, 6), a[1]);
 }
 
 void grad_conv3(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
@@ -314,51 +352,63 @@ void grad_conv3(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
 /* Arguments x w stride padding output_padding dilation groups. */
 limn_arg expand_conv_transpose(limn_builder *b, const limn_arg *a) {
   conv_list p, s, d, more, keep;
-  limn_arg one = limn_aint(1);
   int n = conv_items(b, a[3], p);
   conv_items(b, a[2], s);
   conv_items(b, a[4], more);
   conv_items(b, a[5], d);
-  for (int i = 0; i < n; i++) {
-    limn_arg len = limn_build_size(b, a[0], i + 3), e;
-    len = MUL(SUB(len, one), s[i]);
-    e = limn_build_size(b, a[1], i + 3);
-    e = MUL(SUB(e, one), d[i]);
-    len = ADD(ADD(len, e), ADD(more[i], one));
-    keep[i] = SUB(len, MUL(p[i], limn_aint(2)));
-  }
+  for (int i = 0; i < n; i++)
+    keep[i] = ADD(conv_grown(b, a[0], a[1], i, s[i], p[i], d[i]), more[i]);
   return conv_backwards(b, a[0], a[1], a[2], a[5], a[6], p, keep, n);
+}
+
+/* Whether each output_padding is a number below the stride: then conv with the
+ * same w, stride and padding has as many positions as x. */
+static bool conv_exact(limn_builder *b, limn_arg more, limn_arg stride) {
+  conv_list m, s;
+  int n = conv_items(b, more, m);
+  conv_items(b, stride, s);
+  for (int i = 0; i < n; i++)
+    if (m[i].tag != LIMN_A_INT || s[i].tag != LIMN_A_INT ||
+        m[i].u.i >= s[i].u.i)
+      return false;
+  return true;
+}
+
+/* The part of g, with its margins, that x's positions reach. */
+static limn_arg conv_reached(limn_builder *b, limn_arg g, const limn_arg *a) {
+  conv_list p, s, d, first, last;
+  int n = conv_items(b, a[3], p);
+  conv_items(b, a[2], s);
+  conv_items(b, a[5], d);
+  for (int i = 0; i < n; i++) {
+    first[i] = limn_aint(1);
+    last[i] = conv_grown(b, a[0], a[1], i, s[i], limn_aint(0), d[i]);
+  }
+  g = conv_pad(b, g, p, n);
+  return conv_region(b, g, limn_none(), n, first, last, NULL);
 }
 
 /* The convolution with w takes the result's gradient back to x. Of what
  * output_padding added nothing comes. */
 void grad_conv_transpose(limn_builder *b, const limn_arg *a, limn_arg y,
                          limn_arg g, limn_arg *out) {
-  conv_list p, s, d, first, last;
-  limn_arg one = limn_aint(1), k[6], gx;
-  int n = conv_items(b, a[3], p);
+  limn_arg padding = a[3], k[7];
+  conv_list p;
   (void)y;
-  conv_items(b, a[2], s);
-  conv_items(b, a[5], d);
-  for (int i = 0; i < n; i++) {
-    limn_arg len = limn_build_size(b, a[0], i + 3);
-    limn_arg e = limn_build_size(b, a[1], i + 3);
-    e = MUL(SUB(e, one), d[i]);
-    len = MUL(SUB(len, one), s[i]);
-    first[i] = one;
-    last[i] = ADD(ADD(len, e), one);
+  if (!conv_exact(b, a[4], a[2])) {
+    g = conv_reached(b, g, a);
+    padding = conv_same(b, 0, conv_items(b, a[3], p));
   }
-  g = conv_pad(b, g, p, n);
-  g = conv_region(b, g, limn_none(), n, first, last, NULL);
   if (limn_grad_wants(&out[0])) {
-    k[0] = g, k[1] = a[1], k[2] = a[2];
-    k[3] = conv_same(b, 0, n);
+    k[0] = g, k[1] = a[1], k[2] = a[2], k[3] = padding;
     k[4] = a[5], k[5] = a[6];
-    gx = limn_build(b, OP_conv, k, 6);
-    out[0] = limn_fold_like(b, gx, a[0]);
+    out[0] = limn_fold_like(b, limn_build(b, OP_conv, k, 6), a[0]);
   }
-  if (limn_grad_wants(&out[1]))
-    out[1] = conv_weights(b, g, a[0], a[1], a[2], a[5], a[6], n);
+  if (limn_grad_wants(&out[1])) {
+    k[0] = g, k[1] = a[0], k[2] = a[1], k[3] = a[2], k[4] = padding;
+    k[5] = a[5], k[6] = a[6];
+    out[1] = limn_fold_like(b, limn_build(b, OP_conv_weights, k, 7), a[1]);
+  }
 }
 
 /* Every position adds up what the windows over it have. The windows of the

@@ -79,15 +79,14 @@ int view_windows(limn_context *c, const limn_type *a, const limn_view *in,
   return 0;
 }
 
-typedef struct { /* what conv and conv_transpose are called with */
-  int n;
+typedef struct {
+  limn_conv how;
   limn_type x, w;
-  int64_t s[LIMN_MAXDIM], p[LIMN_MAXDIM], d[LIMN_MAXDIM], groups;
 } conv_call;
 
 static int conv_ranks(limn_context *c, const conv_call *k) {
   char tx[TEXT], tw[TEXT];
-  int n = k->n;
+  int n = k->how.n;
   if (n >= 1 && k->x.shape.ndim == n + 2 && k->w.shape.ndim == n + 2) return 0;
   return limn_fail(c, LIMN_ESHAPE, "x and w must have %d dims, rows and "
                    "channels first: x is %s, w is %s", n + 2,
@@ -99,17 +98,15 @@ static int conv_ranks(limn_context *c, const conv_call *k) {
  * among the groups. */
 static int conv_channels(limn_context *c, const conv_call *k, int64_t takes) {
   int64_t in = k->x.shape.d[1], first = k->w.shape.d[0];
+  int64_t groups = k->how.groups;
   char tx[TEXT], tw[TEXT];
   limn_shape_text(tx, TEXT, k->x.shape.ndim, k->x.shape.d);
   limn_shape_text(tw, TEXT, k->w.shape.ndim, k->w.shape.d);
-  if (k->groups < 1)
-    return limn_fail(c, LIMN_ESIZE, "groups is %lld; it is at least 1",
-                     (long long)k->groups);
-  if (in % k->groups || first % k->groups) {
-    int64_t odd = in % k->groups ? in : first;
+  if (in % groups || first % groups) {
+    int64_t odd = in % groups ? in : first;
     return limn_fail(c, LIMN_ESHAPE, "%lld channels cannot be shared out "
                      "among %lld groups: x is %s, w is %s", (long long)odd,
-                     (long long)k->groups, tx, tw);
+                     (long long)groups, tx, tw);
   }
   if (in == takes) return 0;
   limn_fail(c, LIMN_ESHAPE, "x has %lld channels where w takes %lld: x is %s, "
@@ -118,17 +115,34 @@ static int conv_channels(limn_context *c, const conv_call *k, int64_t takes) {
                    "them there");
 }
 
-static int conv_call_read(limn_context *c, const limn_type *a, int dilation,
+int limn_rule_conv(limn_context *c, int op, const limn_type *a,
+                   limn_conv *k) {
+  const limn_type *stride = &a[limn_op_param(op, "stride")], *padding;
+  const limn_type *dilation = &a[limn_op_param(op, "dilation")];
+  int64_t v[2 * LIMN_MAXDIM];
+  padding = stride + 1;
+  LIMN_TRY(limn_rule_ints(c, stride, "stride", v, &k->n));
+  k->n = LIMN_MIN(k->n, LIMN_MAXDIM);
+  LIMN_TRY(conv_ints(c, stride, "stride", k->n, 1, k->stride));
+  LIMN_TRY(conv_ints(c, padding, "padding", k->n, 0, k->padding));
+  LIMN_TRY(conv_ints(c, dilation, "dilation", k->n, 1, k->dilation));
+  LIMN_TRY(limn_rule_int(c, dilation + 1, "groups", 1, &k->groups));
+  for (int i = 0; i < k->n; i++)
+    if (k->padding[i] > INT64_MAX / 8)
+      return limn_fail(c, LIMN_ESIZE, "padding is too large");
+  if (k->groups >= 1) return 0;
+  return limn_fail(c, LIMN_ESIZE, "groups is %lld; it is at least 1",
+                   (long long)k->groups);
+}
+
+static int conv_call_read(limn_context *c, int op, const limn_type *a,
                           conv_call *k) {
   int64_t v[2 * LIMN_MAXDIM];
   LIMN_TRY(limn_rule_tensor(c, &a[0], "x", &k->x));
   LIMN_TRY(limn_rule_tensor(c, &a[1], "w", &k->w));
-  LIMN_TRY(limn_rule_ints(c, &a[2], "stride", v, &k->n));
+  LIMN_TRY(limn_rule_ints(c, &a[2], "stride", v, &k->how.n));
   LIMN_TRY(conv_ranks(c, k));
-  LIMN_TRY(conv_ints(c, &a[2], "stride", k->n, 1, k->s));
-  LIMN_TRY(conv_ints(c, &a[3], "padding", k->n, 0, k->p));
-  LIMN_TRY(conv_ints(c, &a[dilation], "dilation", k->n, 1, k->d));
-  return limn_rule_int(c, &a[dilation + 1], "groups", 1, &k->groups);
+  return limn_rule_conv(c, op, a, &k->how);
 }
 
 static int conv_result(limn_context *c, const conv_call *k,
@@ -154,21 +168,41 @@ int infer_conv(limn_context *c, const limn_type *a, limn_type *out) {
   conv_call k;
   limn_shape s;
   int64_t takes;
-  LIMN_TRY(conv_call_read(c, a, 4, &k));
-  if (__builtin_mul_overflow(k.w.shape.d[1], LIMN_MAX(k.groups, 1), &takes))
+  LIMN_TRY(conv_call_read(c, OP_conv, a, &k));
+  if (__builtin_mul_overflow(k.w.shape.d[1], k.how.groups, &takes))
     return limn_fail(c, LIMN_ESIZE, "groups is too large");
   LIMN_TRY(conv_channels(c, &k, takes));
-  s.ndim = k.n + 2;
+  s.ndim = k.how.n + 2;
   s.d[0] = k.x.shape.d[0], s.d[1] = k.w.shape.d[0];
-  for (int i = 0; i < k.n; i++) {
+  for (int i = 0; i < k.how.n; i++) {
     int64_t size = k.x.shape.d[i + 2], kernel = k.w.shape.d[i + 2];
     LIMN_TRY(conv_kernel(c, kernel, i));
-    if (k.p[i] > INT64_MAX / 8)
-      return limn_fail(c, LIMN_ESIZE, "padding is too large");
-    LIMN_TRY(conv_count(c, size + 2 * k.p[i], kernel, k.s[i], k.d[i], i + 2,
-                        true, &s.d[i + 2]));
+    LIMN_TRY(conv_count(c, size + 2 * k.how.padding[i], kernel,
+                        k.how.stride[i], k.how.dilation[i], i + 2, true,
+                        &s.d[i + 2]));
   }
   return conv_result(c, &k, &s, out);
+}
+
+/* Arguments x g w stride padding dilation groups: as conv of x and w, whose
+ * result has g's shape. */
+int infer_conv_weights(limn_context *c, const limn_type *a, limn_type *out) {
+  limn_type conv[6], g;
+  conv_call k = {.w = a[2]};
+  conv[0] = a[0], conv[1] = a[2];
+  for (int i = 2; i < 6; i++) conv[i] = a[i + 1];
+  LIMN_TRY(limn_rule_tensor(c, &a[1], "g", &g));
+  LIMN_TRY(limn_rule_tensor(c, &a[0], "x", &k.x));
+  LIMN_TRY(infer_conv(c, conv, out));
+  if (!limn_shape_eq(&g.shape, &out->shape)) {
+    char tg[TEXT], ty[TEXT];
+    return limn_fail(c, LIMN_ESHAPE, "g is %s where conv gives %s",
+                     limn_shape_text(tg, TEXT, g.shape.ndim, g.shape.d),
+                     limn_shape_text(ty, TEXT, out->shape.ndim,
+                                     out->shape.d));
+  }
+  k.w.dtype = g.dtype;
+  return conv_result(c, &k, &a[2].shape, out);
 }
 
 /* Arguments x w padding: as conv with stride, dilation and groups of 1. */
@@ -192,19 +226,19 @@ static int conv_grown(limn_context *c, const conv_call *k, int i, int64_t more,
                       int64_t *out) {
   int64_t size = k->x.shape.d[i + 2], kernel = k->w.shape.d[i + 2], span, n;
   LIMN_TRY(conv_kernel(c, kernel, i));
-  LIMN_TRY(conv_span(c, kernel, k->d[i], &span));
-  if (more >= LIMN_MAX(k->s[i], k->d[i]))
+  LIMN_TRY(conv_span(c, kernel, k->how.dilation[i], &span));
+  if (more >= LIMN_MAX(k->how.stride[i], k->how.dilation[i]))
     return limn_fail(c, LIMN_ESIZE, "output_padding is %lld; it is less than "
                      "the stride or the dilation", (long long)more);
   if (size < 1)
     return limn_fail(c, LIMN_ESHAPE, "dim %d of x has size 0", i + 3);
-  if (__builtin_mul_overflow(size - 1, k->s[i], &n) || n > INT64_MAX / 4 ||
-      k->p[i] > INT64_MAX / 8)
+  if (__builtin_mul_overflow(size - 1, k->how.stride[i], &n) ||
+      n > INT64_MAX / 4)
     return limn_fail(c, LIMN_ESIZE, "dim %d gets too long", i + 3);
-  *out = n - 2 * k->p[i] + span + more;
+  *out = n - 2 * k->how.padding[i] + span + more;
   if (*out >= 1) return 0;
   return limn_fail(c, LIMN_ESHAPE, "padding of %lld leaves nothing of dim %d",
-                   (long long)k->p[i], i + 3);
+                   (long long)k->how.padding[i], i + 3);
 }
 
 /* Arguments x w stride padding output_padding dilation groups; w is [in,
@@ -214,14 +248,14 @@ int infer_conv_transpose(limn_context *c, const limn_type *a,
   conv_call k;
   limn_shape s;
   int64_t more[LIMN_MAXDIM];
-  LIMN_TRY(conv_call_read(c, a, 5, &k));
-  LIMN_TRY(conv_ints(c, &a[4], "output_padding", k.n, 0, more));
+  LIMN_TRY(conv_call_read(c, OP_conv_transpose, a, &k));
+  LIMN_TRY(conv_ints(c, &a[4], "output_padding", k.how.n, 0, more));
   LIMN_TRY(conv_channels(c, &k, k.w.shape.d[0]));
-  s.ndim = k.n + 2;
+  s.ndim = k.how.n + 2;
   s.d[0] = k.x.shape.d[0];
-  if (__builtin_mul_overflow(k.w.shape.d[1], k.groups, &s.d[1]))
+  if (__builtin_mul_overflow(k.w.shape.d[1], k.how.groups, &s.d[1]))
     return limn_fail(c, LIMN_ESIZE, "groups is too large");
-  for (int i = 0; i < k.n; i++)
+  for (int i = 0; i < k.how.n; i++)
     LIMN_TRY(conv_grown(c, &k, i, more[i], &s.d[i + 2]));
   return conv_result(c, &k, &s, out);
 }

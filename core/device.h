@@ -95,6 +95,12 @@ enum {
                         [planes, down, across, kernel...] -> out[0] [planes,
                         down, across] dense. max_pool2_f32_back: y and g like
                         that too -> out[0] [planes, height, width] */
+  LIMN_STEP_CONV,    /* conv: x [rows, in, size...], w [out, in / groups,
+                        kernel...] -> y [rows, out, positions...].
+                        conv_transpose: y, w -> x. conv_weights: x, y -> w.
+                        All dense and of one dtype; `conv`. No side is of size
+                        0 but rows and, of inputs, channels and sizes: then all
+                        elements are 0 */
   LIMN_STEP_CONV3,   /* CPU only. flag: in[0] weights [O, C, 3, 3] dense ->
                         out[0] [16, O, C]; else in[0] [N, C, H, W] and those
                         -> out[0] [N, O, H', W']: all dense float32 */
@@ -118,6 +124,7 @@ typedef struct limn_step {
   bool bias, flag;
   int64_t base; /* of positions: 1 from Lua */
   double eps;   /* of NORM */
+  limn_conv *conv; /* of CONV, or NULL */
   limn_operand *in, *out;
   limn_group *group; /* or NULL */
   uint32_t site;     /* for data errors: see limn_fault */

@@ -100,4 +100,9 @@ int emit_region(emitter *e, limn_ref r);
 /* emit_ops.c: S rows that have kernels, and print. */
 int emit_special(emitter *e, limn_ref r);
 
+/* emit_window.c: some of them, with their resolved arguments */
+int emit_pool(emitter *e, limn_ref r, const limn_type *a);
+int emit_conv(emitter *e, limn_ref r, const limn_type *a);
+int emit_conv3(emitter *e, limn_ref r);
+
 #endif

@@ -7,8 +7,8 @@
 
 static const char *const explain_kinds[] = {
     "group", "reduce", "matmul", "arg", "row", "norm", "cum", "select",
-    "gather", "index_add", "scatter_add", "sort", "pool", "conv3", "linalg",
-    "print", "cond", "while", "scan"};
+    "gather", "index_add", "scatter_add", "sort", "pool", "conv", "conv3",
+    "linalg", "print", "cond", "while", "scan"};
 static const char *const explain_slots[] = {"input", "cell", "const", "out",
                                             "write", "temp"};
 

@@ -327,6 +327,12 @@ void limn_infer_free(limn_infer *I);
 /* Resolve stored arguments to types; lists go to `pool` (of pool_n). */
 int limn_infer_args(limn_infer *I, const limn_arg *a, int n, limn_type *out,
                     limn_type *pool, int pool_n);
+/* What a convolution over the last n dims is made with. */
+typedef struct {
+  int n;
+  int64_t stride[LIMN_MAXDIM], padding[LIMN_MAXDIM], dilation[LIMN_MAXDIM];
+  int64_t groups;
+} limn_conv;
 /* One op from resolved arguments: dtype and shape rules, located by caller. */
 int limn_infer_op(limn_context *c, int op, const limn_type *a, int n,
                   limn_type *out);

@@ -98,6 +98,9 @@ int limn_rule_slice(limn_context *c, const limn_type *first,
                     const limn_type *drop, const limn_view *in,
                     limn_view *out);
 const char *limn_type_text(char *buf, size_t n, const limn_type *t);
+/* What conv, conv_transpose or conv_weights is called with (conv_rules.c). */
+int limn_rule_conv(limn_context *c, int op, const limn_type *a,
+                   limn_conv *out);
 
 /* -- infer_region.c -- */
 /* The results of a region node as a list; *inside: an error has its place. */

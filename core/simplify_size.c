@@ -56,6 +56,8 @@ static limn_arg simp_shape_step(const limn_graph *g, limn_arg x) {
   case OP_expand_like:
   case OP_fold_like:
     return a[1];
+  case OP_conv_weights:
+    return a[2];
   default:
     return limn_none();
   }

@@ -385,6 +385,28 @@ S.cases = {
         return v
       end)
     end},
+  conv_weights = {call = function(a, g)
+      local w = a:new_zeros(g:size(2), limn.floor(a:size(2) / 2), 2)
+      return limn.conv_weights(a, g, w, {2}, {1}, {2}, {groups = 2})
+    end,
+    on = {{{2, 4, 5}, {2, 2, 3}}, {{1, 2, 1}, {1, 4, 1}},
+          {{0, 2, 4}, {0, 2, 2}}},
+    want = function(a, y)
+      local s, p = a.shape, y.shape
+      local k = {p[2], s[2] / 2, 2}
+      return build(k, function(at)
+        local c, v = math.floor(at[1] / (k[1] / 2)) * k[2] + at[2], 0
+        for n = 0, s[1] - 1 do
+          for i = 0, p[3] - 1 do
+            local x = 2 * i + 2 * at[3] - 1
+            if x >= 0 and x < s[3] then
+              v = v + get(a, n, c, x) * get(y, n, at[1], i)
+            end
+          end
+        end
+        return v
+      end)
+    end},
   pool = {call = function(a) return a:pool(2, 3, 2, 1, "max") end,
     on = {{{2, 6, 2}}, {{1, 3, 1}}, {{0, 4, 2}}},
     want = function(a)
