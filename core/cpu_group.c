@@ -36,6 +36,7 @@ typedef struct {
   int nd, turn;      /* joint dims; the dim that turned operands run along */
   int64_t d[LIMN_MAXDIM];
   int64_t blocks, seg; /* turned: blocks in all; elements of a block's row */
+  int64_t ahead; /* elements to what is fetched early, or 0 */
   group_arg *in, *out;
 } group_code;
 
@@ -239,6 +240,19 @@ static bool group_aliased(const group_code *g, const limn_bind *b) {
   return false;
 }
 
+/* Asks the memory for m elements of each dense operand. */
+static void group_fetch(const group_code *g, const group_run *r, int64_t at,
+                        int64_t m) {
+  int k, nin = g->prog->nin;
+  for (k = 0; k < nin + g->prog->nout; k++) {
+    const char *p = k < nin ? r->in[k] : r->out[k - nin];
+    uintptr_t from = (uintptr_t)p + ((uintptr_t)at << g->in[k].log2);
+    uintptr_t end = from + ((uintptr_t)m << g->in[k].log2);
+    if (g->in[k].how != ARG_DENSE) continue;
+    for (; from < end; from += 64) __builtin_prefetch((const void *)from);
+  }
+}
+
 static void group_flat(const group_code *g, group_run *r, int64_t at,
                        int64_t end) {
   int k;
@@ -248,6 +262,7 @@ static void group_flat(const group_code *g, group_run *r, int64_t at,
     if (m > LIMN_ELEM_PAD) m &= -LIMN_ELEM_PAD;
     for (k = 0; k < g->prog->nin; k++)
       if (g->in[k].how != ARG_ONE) group_input(g, r, k, at, m);
+    if (g->ahead) group_fetch(g, r, at + g->ahead, m);
     group_tile(g, r, at, m);
     at += m;
   }
@@ -433,6 +448,15 @@ static void group_turns(group_code *g, const limn_view *v, int nin) {
   g->seg = LIMN_MIN(g->tile, (g->d[g->nd - 1] + 15) & -16);
 }
 
+/* Two tiles: the next one is on its way when its turn comes. */
+static void group_far(group_code *g, int nin, int nout) {
+  int64_t bytes = 0;
+  int k;
+  for (k = 0; k < nin + nout; k++)
+    if (g->in[k].how == ARG_DENSE) bytes += g->n << g->in[k].log2;
+  if (bytes >= LIMN_CPU_LARGE) g->ahead = 2 * g->tile;
+}
+
 /* Step tiles of 2 to 50 us, about 16 of them. */
 static void group_chunks(limn_step *s, group_code *g, double each) {
   double ns;
@@ -503,6 +527,7 @@ int limn_cpu_group_prepare(limn_context *c, limn_step *s) {
   group_rows(g);
   group_turns(g, v, s->nin);
   group_fit(g, s->nin, s->nout);
+  group_far(g, s->nin, s->nout);
   group_chunks(s, g, group_cost(g, s->nin, s->nout));
   s->code = g;
   s->run = group_step_run;

@@ -9,6 +9,11 @@
 
 #include "device.h"
 
+/* Bytes of operands from which no core's own cache has them. Steps of so many
+ * fetch what they touch some KiB ahead: a processor does so by itself only
+ * within a page, and late where several operands take turns. */
+enum { LIMN_CPU_LARGE = 16 << 20, LIMN_CPU_AHEAD = 4096 };
+
 /* For kind GROUP: sets s->code, s->run, s->ntiles and s->cost_ns. */
 int limn_cpu_group_prepare(limn_context *c, limn_step *s);
 void limn_cpu_group_discard(limn_context *c, limn_step *s);

@@ -37,37 +37,37 @@ typedef struct {
   limn_cpu_fold fold[3][4];
   /* The largest that is no NaN, or -infinity. */
   float (*peak)(const float *x, int64_t n);
-  /* Row functions: x[i] -= m, then e^x; returns the sum of the results.
-   * Exponentials leave the memory idle: it can bring in what lies `ahead` bytes
-   * (0: nothing) of x and out meanwhile. */
+  /* Row functions. While they compute, the memory can bring in what lies
+   * `ahead` bytes after what they read or write; 0: nothing. */
+  /* out[i] = e^(x[i] - m); returns the sum of the results. */
   float (*exp_row)(const float *x, float m, float *out, int64_t n,
-                   size_t ahead);
+                   size_t x_ahead, size_t out_ahead);
   /* The same for n columns with their own m; adds to sum. out may be NULL. */
   void (*exp_columns)(const float *x, const float *m, float *out, float *sum,
                       int64_t n);
   void (*scale)(float *x, float by, int64_t n);
   /* out[i] = x[i] - m - l */
   void (*shift)(const float *x, float m, float l, float *out, int64_t n);
-  /* The sum of (x[i] - m)^2. */
-  double (*squares)(const float *x, float m, int64_t n);
-  /* out[i] = (x[i] - m) * r * w[i] + b[i]; w and b may be NULL. */
+  /* The sum of (x[i] - m)^2; ahead of x. */
+  double (*squares)(const float *x, float m, int64_t n, size_t ahead);
+  /* out[i] = (x[i] - m) * r * w[i] + b[i]; w, b may be NULL; ahead of out. */
   void (*norm)(const float *x, float m, float r, const float *w,
-               const float *b, float *out, int64_t n);
+               const float *b, float *out, int64_t n, size_t ahead);
   /* sum[0] += the sum of h, sum[1] += that of h (x[i] - m); h is g[i] w[i], or
-   * g[i] where w is NULL. */
+   * g[i] where w is NULL; ahead of g. */
   void (*norm_sums)(const float *x, const float *g, const float *w, float m,
-                    int64_t n, double sum[2]);
-  /* out[i] = p[1] (h - p[2] - (x[i] - p[0]) p[3]) */
+                    int64_t n, size_t ahead, double sum[2]);
+  /* out[i] = p[1] (h - p[2] - (x[i] - p[0]) p[3]); ahead of out. */
   void (*norm_back)(const float *x, const float *g, const float *w,
-                    const float p[4], float *out, int64_t n);
-  /* w[i] += g[i] (x[i] - m) r, b[i] += g[i] */
+                    const float p[4], float *out, int64_t n, size_t ahead);
+  /* w[i] += g[i] (x[i] - m) r, b[i] += g[i]; ahead of g. */
   void (*norm_add)(const float *x, const float *g, float m, float r, float *w,
-                   float *b, int64_t n);
-  /* The sum of x[i] y[i]. */
-  double (*dot)(const float *x, const float *y, int64_t n);
-  /* out[i] = y[i] (g[i] - s), or with log g[i] - e^y[i] s. */
+                   float *b, int64_t n, size_t ahead);
+  /* The sum of x[i] y[i]; ahead of both. */
+  double (*dot)(const float *x, const float *y, int64_t n, size_t ahead);
+  /* out[i] = y[i] (g[i] - s), or with log g[i] - e^y[i] s; ahead of out. */
   void (*row_back)(const float *y, const float *g, float s, bool log,
-                   float *out, int64_t n);
+                   float *out, int64_t n, size_t ahead);
   /* A plane's windows, see cpu_pool_isa.h. rows: scratch. */
   void (*pool)(const limn_view *v, const float *x, float *rows, float *out);
   void (*pool_back)(const limn_view *v, const float *x, const float *y,
@@ -110,6 +110,14 @@ int limn_cpu_reserve(limn_device *d, size_t bytes);
 /* A piece of scratch, which waits for another tile's when all are taken. */
 void *limn_cpu_take(limn_cpu *cpu, int *slot);
 void limn_cpu_give(limn_cpu *cpu, int slot);
+
+/* How many bytes ahead the rows of a step with `all` bytes of operands are
+ * fetched: the next row's, or later ones' where rows are short, as the memory
+ * takes long; 0 where a cache has them, or could not keep a row. */
+static inline size_t limn_cpu_ahead(int64_t row, int64_t all) {
+  if (all < LIMN_CPU_LARGE || row <= 0 || row > 1 << 17) return 0;
+  return (size_t)((LIMN_CPU_AHEAD + row - 1) / row * row);
+}
 
 static inline char *limn_cpu_at(const limn_bind *b, const limn_operand *o) {
   const limn_slot *s = &b->slot[o->slot];

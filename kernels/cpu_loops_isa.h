@@ -3,7 +3,8 @@
  *
  * Everything is plain C that compilers vectorise at -O3 -fopenmp-simd. The
  * order of every fold is fixed by the source, and -ffp-contract=off keeps it
- * the same for all instruction sets. */
+ * the same for all instruction sets; only exponentials round less often where
+ * there is FMA. */
 #include <string.h>
 
 #include "cpu_kernels.h"
@@ -271,39 +272,38 @@ FOLD(i64_min, int64_t, int64_t, FOLD_min, INT64_MAX)
 
 /* -- exponentials -- */
 
+/* Rounded once where that is one instruction. */
+#ifdef __FMA__
+#define LOOPS_FMA(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define LOOPS_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
 /* e^x for x <= 0 or NaN, to about one unit in the last place: x = k ln 2 + r,
  * a polynomial in r (coefficients from Moshier, "Methods and Programs for
- * Mathematical Functions", 1989) and 2^k in two factors, because 2^k may be
- * subnormal. Adding 1.5 * 2^23 rounds and leaves k in the low bits. NaN stays
- * NaN, with whatever k: hence unsigned arithmetic. */
+ * Mathematical Functions", 1989) and 2^k as 2^(k + 63) times 2^-63, because
+ * 2^k may be subnormal. Adding 1.5 * 2^23 rounds and leaves k in the low bits.
+ * NaN stays NaN, with whatever k: hence unsigned arithmetic. */
 INLINE float loops_exp(float x) {
   const float magic = 12582912.0f;
-  float k, r, p, lo, hi;
-  uint32_t n, h, bits, small = -(uint32_t)(x < -105.0f);
-  /* -105 for all that is less; a conditional expression would become a jump
-   * and keep the loop from being vectorised. */
-  memcpy(&bits, &x, sizeof bits);
-  bits = (bits & ~small) | (0xc2d20000 & small);
-  memcpy(&x, &bits, sizeof x);
-  k = x * 1.44269504f + magic;
+  float k, r, p, scale;
+  uint32_t bits;
+  x = -105.0f > x ? -105.0f : x; /* where the result is 0; keeps NaN */
+  k = LOOPS_FMA(x, 1.44269504f, magic);
   memcpy(&bits, &k, sizeof bits);
-  n = bits - 0x4b400000;
   k -= magic;
-  r = x - k * 0.693359375f;
-  r = r - k * -2.12194440e-4f;
+  r = LOOPS_FMA(k, -0.693359375f, x);
+  r = LOOPS_FMA(k, 2.12194440e-4f, r);
   p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
-  h = (uint32_t)((int32_t)n >> 1);
-  bits = (h + 127) << 23;
-  memcpy(&lo, &bits, sizeof lo);
-  bits = (n - h + 127) << 23;
-  memcpy(&hi, &bits, sizeof hi);
-  return p * lo * hi;
+  p = LOOPS_FMA(p, r, 1.3981999507e-3f);
+  p = LOOPS_FMA(p, r, 8.3334519073e-3f);
+  p = LOOPS_FMA(p, r, 4.1665795894e-2f);
+  p = LOOPS_FMA(p, r, 1.6666665459e-1f);
+  p = LOOPS_FMA(p, r, 5.0000001201e-1f);
+  p = LOOPS_FMA(p, r * r, r) + 1.0f;
+  bits = (bits - 0x4b400000 + 127 + 63) << 23;
+  memcpy(&scale, &bits, sizeof scale);
+  return p * scale * 0x1p-63f;
 }
 
 static float loops_peak(const float *x, int64_t n) {
@@ -318,15 +318,19 @@ static float loops_peak(const float *x, int64_t n) {
   return m;
 }
 
+/* Asks the memory for LANES floats `ahead` bytes on; 0: for nothing. */
+INLINE void loops_fetch(const float *p, size_t ahead) {
+  for (int k = 0; ahead && k < LANES; k += 16) /* lines of 64 bytes */
+    __builtin_prefetch((const void *)((uintptr_t)(p + k) + ahead));
+}
+
 /* As loops_exp_row, of a multiple of LANES up to PIECE: LANES sums by turns. */
 INLINE float loops_exp_lanes(const float *x, float m, float *out, int64_t n,
-                             size_t ahead) {
+                             size_t x_ahead, size_t out_ahead) {
   float lane[LANES] = {0};
   for (int64_t j = 0; j < n; j += LANES) {
-    for (int k = 0; ahead && k < LANES; k += 16) { /* lines of 64 bytes */
-      __builtin_prefetch((const void *)((uintptr_t)(x + j + k) + ahead));
-      __builtin_prefetch((const void *)((uintptr_t)(out + j + k) + ahead), 1);
-    }
+    loops_fetch(x + j, x_ahead);
+    loops_fetch(out + j, out_ahead);
     _Pragma("omp simd") for (int k = 0; k < LANES; k++) {
       float e = loops_exp(x[j + k] - m);
       out[j + k] = e;
@@ -337,12 +341,13 @@ INLINE float loops_exp_lanes(const float *x, float m, float *out, int64_t n,
 }
 
 static float loops_exp_row(const float *x, float m, float *out, int64_t n,
-                           size_t ahead) {
+                           size_t x_ahead, size_t out_ahead) {
   double total = 0;
   int64_t end = n / LANES * LANES, some;
   for (int64_t i = 0; i < end; i += some) {
     some = end - i < PIECE ? end - i : PIECE;
-    total += (double)loops_exp_lanes(x + i, m, out + i, some, ahead);
+    total += (double)loops_exp_lanes(x + i, m, out + i, some, x_ahead,
+                                     out_ahead);
   }
   _Pragma("omp simd") for (int64_t j = end; j < n; j++)
     out[j] = loops_exp(x[j] - m);
@@ -373,108 +378,143 @@ static void loops_shift(const float *x, float m, float l, float *out,
   _Pragma("omp simd") for (int64_t j = 0; j < n; j++) out[j] = x[j] - m - l;
 }
 
-/* 16 sums by turns; each piece's are joined in double. */
-static double loops_squares(const float *x, float m, int64_t n) {
+/* Loops that add up: WIDTH sums by turns, so that additions need not wait for
+ * each other; those of each piece are joined in double. */
+enum { WIDTH = 32 };
+
+INLINE double loops_join(const float *acc) {
+  float sum = 0;
+  for (int k = 0; k < WIDTH; k++) sum += acc[k];
+  return (double)sum;
+}
+
+static double loops_squares(const float *x, float m, int64_t n,
+                            size_t ahead) {
   double total = 0;
   for (int64_t i = 0; i < n; i += PIECE) {
     const float *s = x + i;
     int64_t some = n - i < PIECE ? n - i : PIECE, j = 0;
-    float acc[16] = {0}, sum = 0;
-    for (; j + 16 <= some; j += 16)
-      _Pragma("omp simd") for (int k = 0; k < 16; k++)
+    float acc[WIDTH] = {0};
+    for (; j + WIDTH <= some; j += WIDTH) {
+      if (j % LANES == 0) loops_fetch(s + j, ahead);
+      _Pragma("omp simd") for (int k = 0; k < WIDTH; k++)
         acc[k] += (s[j + k] - m) * (s[j + k] - m);
-    for (; j < some; j++) acc[j % 16] += (s[j] - m) * (s[j] - m);
-    for (int k = 0; k < 16; k++) sum += acc[k];
-    total += (double)sum;
+    }
+    for (; j < some; j++) acc[j % WIDTH] += (s[j] - m) * (s[j] - m);
+    total += loops_join(acc);
   }
   return total;
 }
 
-/* One loop each, so that out may be where any of them is. */
-#define NORM_LOOP(value)                                                \
-  _Pragma("omp simd") for (int64_t j = 0; j < n; j++) out[j] = (value)
+/* Values in a loop by themselves, so that out may be where any of them is. */
+#define NORM_LOOP(value)                                                 \
+  {                                                                      \
+    int64_t i = 0;                                                       \
+    for (; i + LANES <= n; i += LANES) {                                 \
+      loops_fetch(out + i, ahead);                                       \
+      _Pragma("omp simd") for (int64_t j = i; j < i + LANES; j++)        \
+        out[j] = (value);                                                \
+    }                                                                    \
+    _Pragma("omp simd") for (int64_t j = i; j < n; j++) out[j] = (value); \
+  }
 
 static void loops_norm(const float *x, float m, float r, const float *w,
-                       const float *b, float *out, int64_t n) {
+                       const float *b, float *out, int64_t n, size_t ahead) {
   if (w && b)
-    NORM_LOOP((x[j] - m) * r * w[j] + b[j]);
+    NORM_LOOP((x[j] - m) * r * w[j] + b[j])
   else if (w)
-    NORM_LOOP((x[j] - m) * r * w[j]);
+    NORM_LOOP((x[j] - m) * r * w[j])
   else if (b)
-    NORM_LOOP((x[j] - m) * r + b[j]);
+    NORM_LOOP((x[j] - m) * r + b[j])
   else
-    NORM_LOOP((x[j] - m) * r);
+    NORM_LOOP((x[j] - m) * r)
 }
 
 INLINE void loops_sums(const float *x, const float *g, const float *w, float m,
-                       int64_t n, bool has, double sum[2]) {
-  float a[16] = {0}, c[16] = {0};
+                       int64_t n, bool has, size_t ahead, double sum[2]) {
+  float a[WIDTH] = {0}, c[WIDTH] = {0};
   int64_t j = 0;
-  for (; j + 16 <= n; j += 16)
-    _Pragma("omp simd") for (int k = 0; k < 16; k++) {
+  for (; j + WIDTH <= n; j += WIDTH) {
+    if (j % LANES == 0) loops_fetch(g + j, ahead);
+    _Pragma("omp simd") for (int k = 0; k < WIDTH; k++) {
       float h = has ? g[j + k] * w[j + k] : g[j + k];
       a[k] += h;
       c[k] += h * (x[j + k] - m);
     }
+  }
   for (; j < n; j++) {
     float h = has ? g[j] * w[j] : g[j];
-    a[j % 16] += h;
-    c[j % 16] += h * (x[j] - m);
+    a[j % WIDTH] += h;
+    c[j % WIDTH] += h * (x[j] - m);
   }
-  for (int k = 0; k < 16; k++) sum[0] += (double)a[k], sum[1] += (double)c[k];
+  sum[0] += loops_join(a);
+  sum[1] += loops_join(c);
 }
 
 static void loops_norm_sums(const float *x, const float *g, const float *w,
-                            float m, int64_t n, double sum[2]) {
+                            float m, int64_t n, size_t ahead, double sum[2]) {
   for (int64_t i = 0; i < n; i += PIECE) {
     int64_t some = n - i < PIECE ? n - i : PIECE;
     if (w)
-      loops_sums(x + i, g + i, w + i, m, some, true, sum);
+      loops_sums(x + i, g + i, w + i, m, some, true, ahead, sum);
     else
-      loops_sums(x + i, g + i, w, m, some, false, sum);
+      loops_sums(x + i, g + i, w, m, some, false, ahead, sum);
   }
 }
 
 static void loops_norm_back(const float *x, const float *g, const float *w,
-                            const float p[4], float *out, int64_t n) {
+                            const float p[4], float *out, int64_t n,
+                            size_t ahead) {
   float m = p[0], r = p[1], mean = p[2], k = p[3];
   if (w)
-    NORM_LOOP(r * (g[j] * w[j] - mean - (x[j] - m) * k));
+    NORM_LOOP(r * (g[j] * w[j] - mean - (x[j] - m) * k))
   else
-    NORM_LOOP(r * (g[j] - mean - (x[j] - m) * k));
+    NORM_LOOP(r * (g[j] - mean - (x[j] - m) * k))
 }
 
 static void loops_norm_add(const float *x, const float *g, float m, float r,
-                           float *restrict w, float *restrict b, int64_t n) {
-  for (int64_t j = 0; j < n; j++) {
-    w[j] += g[j] * ((x[j] - m) * r);
-    b[j] += g[j];
+                           float *restrict w, float *restrict b, int64_t n,
+                           size_t ahead) {
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) {
+    loops_fetch(g + i, ahead);
+    for (int64_t j = i; j < i + LANES; j++) {
+      w[j] += g[j] * ((x[j] - m) * r);
+      b[j] += g[j];
+    }
+  }
+  for (; i < n; i++) {
+    w[i] += g[i] * ((x[i] - m) * r);
+    b[i] += g[i];
   }
 }
 
 /* -- rows' gradients -- */
 
-static double loops_dot(const float *x, const float *y, int64_t n) {
+static double loops_dot(const float *x, const float *y, int64_t n,
+                        size_t ahead) {
   double total = 0;
   for (int64_t i = 0; i < n; i += PIECE) {
     int64_t some = n - i < PIECE ? n - i : PIECE, j = 0;
-    float acc[LANES] = {0}, sum = 0;
-    for (; j + LANES <= some; j += LANES)
-      _Pragma("omp simd") for (int k = 0; k < LANES; k++)
+    float acc[WIDTH] = {0};
+    for (; j + WIDTH <= some; j += WIDTH) {
+      if (j % LANES == 0) loops_fetch(x + i + j, ahead);
+      if (j % LANES == 0) loops_fetch(y + i + j, ahead);
+      _Pragma("omp simd") for (int k = 0; k < WIDTH; k++)
         acc[k] += x[i + j + k] * y[i + j + k];
-    for (; j < some; j++) acc[j % LANES] += x[i + j] * y[i + j];
-    for (int k = 0; k < LANES; k++) sum += acc[k];
-    total += (double)sum;
+    }
+    for (; j < some; j++) acc[j % WIDTH] += x[i + j] * y[i + j];
+    total += loops_join(acc);
   }
   return total;
 }
 
 static void loops_row_back(const float *y, const float *g, float s, bool log,
-                           float *out, int64_t n) {
+                           float *out, int64_t n, size_t ahead) {
   if (log)
-    NORM_LOOP(g[j] - loops_exp(y[j]) * s);
+    NORM_LOOP(g[j] - loops_exp(y[j]) * s)
   else
-    NORM_LOOP(y[j] * (g[j] - s));
+    NORM_LOOP(y[j] * (g[j] - s))
 }
 
 #include "cpu_conv_isa.h"

@@ -18,6 +18,7 @@ typedef struct {
   double eps;
   bool centred, back; /* layer_norm; a gradient */
   const char *weight, *bias; /* or NULL */
+  size_t ahead, out_ahead; /* bytes that memory brings in early */
 } norm_kernel;
 
 /* Elements i .. i + n of p as floats: in place, or converted into buf. */
@@ -43,7 +44,8 @@ static void norm_moments(const norm_kernel *k, const char *x, float *m,
   *m = (float)(sum / (double)k->n);
   for (i = 0; i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);
-    squares += k->loops->squares(norm_read(k, x, i, n, buf), *m, n);
+    squares += k->loops->squares(norm_read(k, x, i, n, buf), *m, n,
+                                 k->ahead);
   }
   *r = (float)(1 / sqrt(squares / (double)k->n + k->eps));
 }
@@ -58,7 +60,7 @@ static void norm_row(const norm_kernel *k, const char *x, char *out) {
     k->loops->norm(norm_read(k, x, i, n, buf), m, r,
                    norm_read(k, k->weight, i, n, wbuf),
                    norm_read(k, k->bias, i, n, bbuf),
-                   k->dtype == LIMN_F32 ? at : to, n);
+                   k->dtype == LIMN_F32 ? at : to, n, k->out_ahead);
     if (k->dtype != LIMN_F32) k->loops->store(k->dtype, at, to, n);
   }
 }
@@ -74,7 +76,7 @@ static void norm_back(const norm_kernel *k, const char *x, const char *g,
     k->loops->norm_sums(norm_read(k, x, i, some, buf),
                         norm_read(k, g, i, some, gbuf),
                         norm_read(k, k->weight, i, some, wbuf), p[0], some,
-                        sum);
+                        k->ahead, sum);
   }
   p[2] = k->centred ? (float)(sum[0] / n) : 0;
   p[3] = (float)(sum[1] / n * (double)p[1] * (double)p[1]);
@@ -84,7 +86,7 @@ static void norm_back(const norm_kernel *k, const char *x, const char *g,
     k->loops->norm_back(norm_read(k, x, i, some, buf),
                         norm_read(k, g, i, some, gbuf),
                         norm_read(k, k->weight, i, some, wbuf), p,
-                        k->dtype == LIMN_F32 ? at : to, some);
+                        k->dtype == LIMN_F32 ? at : to, some, k->out_ahead);
     if (k->dtype != LIMN_F32) k->loops->store(k->dtype, at, to, some);
   }
 }
@@ -129,7 +131,7 @@ static void norm_add(const norm_kernel *k, const char *x, const char *g,
   for (i = 0; i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);
     k->loops->norm_add(norm_read(k, x, i, n, buf), norm_read(k, g, i, n, gbuf),
-                       m, r, w + i, b + i, n);
+                       m, r, w + i, b + i, n, k->ahead);
   }
 }
 
@@ -143,16 +145,28 @@ static void norm_double_add(const norm_kernel *k, const double *x,
   }
 }
 
+/* Sizes that follow from the shape: of elements, and how far ahead `rows` rows
+ * of each of n tensors are fetched. Halves, which are converted first, rely on
+ * the processor for that. */
+static void norm_fetch(norm_kernel *k, int64_t rows, int n) {
+  int64_t row;
+  k->size = limn_dtype_size(k->dtype);
+  row = k->n * k->size;
+  if (k->dtype != LIMN_F32) return;
+  k->ahead = limn_cpu_ahead(row, rows * row * n);
+  k->out_ahead = rows * row * n < LIMN_CPU_LARGE ? 0 : LIMN_CPU_AHEAD;
+}
+
 /* Tile t of in[0]'s rows adds up in row t of out [tiles, 2, n]. */
 static void norm_run_sums(const limn_step *s, const limn_bind *b, int64_t t0,
                           int64_t t1) {
   const limn_view *v = &s->in[0].v;
   norm_kernel k = {limn_cpu_bound(b)->loops, s->in[0].dtype, 0, v->d[1],
-                   s->eps, s->op == OP_layer_norm_sums, true, NULL, NULL};
+                   s->eps, s->op == OP_layer_norm_sums, true, NULL, NULL, 0, 0};
   const char *x = limn_cpu_at(b, &s->in[0]), *g = limn_cpu_at(b, &s->in[1]);
   size_t bytes = (size_t)(2 * k.n * limn_dtype_size(s->out[0].dtype));
   char *out = limn_cpu_at(b, &s->out[0]) + (size_t)t0 * bytes;
-  k.size = limn_dtype_size(k.dtype);
+  norm_fetch(&k, v->d[0], 2);
   for (; t0 < t1; t0++, out += bytes) {
     int64_t row = v->d[0] * t0 / s->ntiles;
     int64_t end = v->d[0] * (t0 + 1) / s->ntiles;
@@ -180,12 +194,12 @@ static void norm_run(const limn_step *s, const limn_bind *b, int64_t t0,
   bool back = s->op == OP_layer_norm_back || s->op == OP_rms_norm_back;
   bool centred = s->op == OP_layer_norm || s->op == OP_layer_norm_back;
   norm_kernel k = {limn_cpu_bound(b)->loops, s->in[0].dtype, 0, v->d[1],
-                   s->eps, centred, back, NULL, NULL};
+                   s->eps, centred, back, NULL, NULL, 0, 0};
   const char *x = limn_cpu_at(b, &s->in[0]);
   const char *g = back ? limn_cpu_at(b, &s->in[1]) : x;
   char *out = limn_cpu_at(b, &s->out[0]);
   int64_t per = norm_per_tile(k.n), row, end = LIMN_MIN(t1 * per, v->d[0]);
-  k.size = limn_dtype_size(k.dtype);
+  norm_fetch(&k, v->d[0], back ? 3 : 2);
   if (s->flag) k.weight = limn_cpu_at(b, &s->in[back ? 2 : 1]);
   if (s->bias) k.bias = limn_cpu_at(b, &s->in[s->flag ? 2 : 1]);
   for (row = t0 * per; row < end; row++) {

@@ -16,6 +16,7 @@ typedef struct {
   int dtype;
   int64_t size, n, inner;
   bool log, back; /* back: the gradient, of a result y and its gradient g */
+  size_t ahead, out_ahead; /* bytes that memory brings in early */
 } row_kernel;
 
 /* -- rows -- */
@@ -37,7 +38,7 @@ static void row_write(const row_kernel *k, const float *x, float m,
   if (k->log) {
     k->loops->shift(x, m, logf(total), to, n);
   } else {
-    k->loops->exp_row(x, m, to, n, 0);
+    k->loops->exp_row(x, m, to, n, 0, 0);
     k->loops->scale(to, 1 / total, n);
   }
   if (half) k->loops->store(k->dtype, out, to, n);
@@ -54,19 +55,18 @@ static void row_one(const row_kernel *k, const char *x, char *out) {
     most = k->loops->peak(row_read(k, x, i, n, buf), n);
     m = LIMN_MAX(m, most);
   }
-  /* Exponentials go straight to the result where they fit, while the next row
-   * comes from memory. */
+  /* Exponentials go straight to the result where they fit. */
   if (k->dtype == LIMN_F32 && !k->log) {
     float *to = (float *)(void *)out;
     total = k->loops->exp_row((const float *)(const void *)x, m, to, k->n,
-                              (size_t)(k->n * k->size));
+                              k->ahead, k->out_ahead);
     k->loops->scale(to, 1 / total, k->n);
     return;
   }
   for (i = 0; i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);
     p = row_read(k, x, i, n, buf);
-    sum += (double)k->loops->exp_row(p, m, e, n, 0);
+    sum += (double)k->loops->exp_row(p, m, e, n, k->ahead, 0);
   }
   for (i = 0; i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);
@@ -87,7 +87,7 @@ static void row_one_back(const row_kernel *k, const char *y, const char *g,
     if (k->log)
       k->loops->fold[CPU_F32][CPU_SUM].each(q, 0, 1, n, &sum);
     else
-      sum += k->loops->dot(row_read(k, y, i, n, buf), q, n);
+      sum += k->loops->dot(row_read(k, y, i, n, buf), q, n, k->ahead);
   }
   for (i = 0; i < k->n; i += n) {
     char *at = out + i * k->size;
@@ -96,7 +96,7 @@ static void row_one_back(const row_kernel *k, const char *y, const char *g,
     p = row_read(k, y, i, n, buf);
     q = row_read(k, g, i, n, gbuf);
     k->loops->row_back(p, q, (float)sum, k->log,
-                       half ? to : (float *)(void *)at, n);
+                       half ? to : (float *)(void *)at, n, k->out_ahead);
     if (half) k->loops->store(k->dtype, at, to, n);
   }
 }
@@ -221,6 +221,14 @@ static void row_part(const row_kernel *k, const char *x, const char *g,
     row_columns(k, x, out, w);
 }
 
+/* How far ahead `outer` rows are fetched. */
+static void row_fetch(row_kernel *k, int64_t outer) {
+  int64_t row = k->n * k->size, all = outer * row * (k->back ? 3 : 2);
+  if (k->dtype != LIMN_F32 || k->inner != 1) return;
+  k->ahead = limn_cpu_ahead(row, all);
+  k->out_ahead = all < LIMN_CPU_LARGE ? 0 : LIMN_CPU_AHEAD;
+}
+
 /* Tile t is rows of inner = 1, or one block of columns. */
 static void row_run(const limn_step *s, const limn_bind *b, int64_t t0,
                     int64_t t1) {
@@ -228,12 +236,13 @@ static void row_run(const limn_step *s, const limn_bind *b, int64_t t0,
   bool back = s->op == OP_softmax_back || s->op == OP_log_softmax_back;
   bool logs = s->op == OP_log_softmax || s->op == OP_log_softmax_back;
   row_kernel k = {limn_cpu_bound(b)->loops, s->in[0].dtype, 0, v->d[1],
-                  v->d[2], logs, back};
+                  v->d[2], logs, back, 0, 0};
   const char *x = limn_cpu_at(b, &s->in[0]);
   const char *g = back ? limn_cpu_at(b, &s->in[1]) : x;
   char *out = limn_cpu_at(b, &s->out[0]);
   int64_t per = row_per_tile(k.n, k.inner), blocks = row_blocks(k.inner);
   k.size = limn_dtype_size(k.dtype);
+  row_fetch(&k, v->d[0]);
   for (; t0 < t1; t0++) {
     int64_t o = t0 / blocks * per, end = LIMN_MIN(o + per, v->d[0]);
     int64_t j = t0 % blocks * COLUMNS, w = LIMN_MIN(COLUMNS, k.inner - j);
