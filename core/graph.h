@@ -479,6 +479,11 @@ void limn_trace_release(limn_trace *t);
  * assigned cells, then the stacked). */
 int limn_region_leave(limn_trace *t);
 int limn_region_give(limn_trace *t, const limn_value *v, limn_arg like);
+/* region_dtype.c: the dtype that value v of a region will have, for the trace
+ * around it; `real`: beside a real number. own[i] is, there, what the region's
+ * own input i starts as. */
+int limn_region_dtype(limn_trace *t, limn_arg v, bool real,
+                      const limn_arg *own, uint32_t nown, limn_arg *out);
 int limn_region_cond(limn_trace *outer, limn_arg pred, limn_trace *f,
                      limn_trace *g, limn_ref *out);
 int limn_region_while(limn_trace *outer, const limn_arg *carry, int n,

@@ -44,7 +44,8 @@ static int region_leave(lua_State *L) {
 }
 
 /* region_give(region, {results}, {likes}): the results of a region that was
- * left; for each false, a dtype, or (a number) a placeholder that it is like */
+ * left; for each false, a dtype (a plan value of the trace around it, too), or
+ * (a number) a placeholder that it is like */
 static int region_give(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_trace *t = limn_lua_check_trace(st, L, 1);
@@ -63,12 +64,31 @@ static int region_give(lua_State *L) {
       return limn_lua_fail(st, L, NULL, "result %d is no tensor", k);
     if (lua_type(L, 5) == LUA_TSTRING)
       a = limn_adtype(limn_dtype_find(lua_tostring(L, 5)));
-    else if (limn_lua_to(st, L, 5, LIMN_U_TENSOR) &&
-             limn_lua_value(st, L, 5, &like))
+    else if (limn_lua_value(st, L, 5, &like) && like.tag == LIMN_X_TRACED)
       limn_lua_check(st, L, limn_trace_arg(t, &like, &a));
     limn_lua_check(st, L, limn_region_give(t, &v, a));
   }
   return 0;
+}
+
+/* region_dtype(region, value, real, {own values}): the dtype that a value of a
+ * region that was left will have, a string or a token: limn_region_dtype */
+static int region_dtype(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  limn_trace *t = limn_lua_check_trace(st, L, 1);
+  limn_value v;
+  limn_arg x, out, *own;
+  int n;
+  if (!t->outer || !limn_lua_value(st, L, 2, &v))
+    return limn_lua_fail(st, L, NULL, "a value of a region is wanted");
+  lua_settop(L, 4);
+  own = region_args(st, L, 4, t->outer, true, &n);
+  limn_lua_check(st, L, limn_trace_arg(t, &v, &x));
+  limn_lua_check(st, L, limn_region_dtype(t, x, lua_toboolean(L, 3), own,
+                                          (uint32_t)n, &out));
+  if (out.tag == LIMN_A_REF) limn_lua_push_dim(st, L, t->outer, out.u.ref);
+  else lua_pushstring(L, limn_dtype_name((int)out.u.i));
+  return 1;
 }
 
 /* Push results [from, from + n) of node r, appended to the list on the top,
@@ -340,6 +360,7 @@ static const luaL_Reg region_functions[] = {
     {"region_input", region_input}, {"region_leave", region_leave},
     {"region_give", region_give},   {"region_run", region_run},
     {"region_step", region_step},   {"region_same", region_same},
+    {"region_dtype", region_dtype},
     {"custom_node", region_custom},
     {"on_node", region_on},         {"on_guard", region_on_guard},
     {"kind_of", region_kind_of},    {"set_replay", region_set_replay},

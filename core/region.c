@@ -111,16 +111,21 @@ int limn_region_leave(limn_trace *t) {
   return 0;
 }
 
+static bool region_is_tensor(const limn_graph *g, limn_arg a) {
+  return a.tag == LIMN_A_REF &&
+         limn_graph_node(g, a.u.ref)->kind == LIMN_V_TENSOR;
+}
+
 /* A number becomes a tensor: like `like`, or of a dtype and 0 dims. A tensor is
  * converted to a dtype where one is given. */
 int limn_region_give(limn_trace *t, const limn_value *v, limn_arg like) {
   limn_arg x, a[3] = {{0}};
   limn_ref r;
-  int op = like.tag == LIMN_A_REF ? OP_full_like : OP_full;
+  bool tensor = region_is_tensor(t->g, like);
+  int op = tensor ? OP_full_like : OP_full;
   LIMN_TRY(limn_trace_arg(t, v, &x));
-  if (x.tag == LIMN_A_REF &&
-      limn_graph_node(t->g, x.u.ref)->kind == LIMN_V_TENSOR) {
-    if (like.tag != LIMN_A_DTYPE) return limn_graph_add_out(t->g, x);
+  if (region_is_tensor(t->g, x)) {
+    if (tensor || like.tag == LIMN_A_NONE) return limn_graph_add_out(t->g, x);
     a[0] = x, a[1] = like;
     LIMN_TRY(limn_trace_op(t, OP_convert, a, 2, &r));
     return limn_graph_add_out(t->g, limn_aref(r));

@@ -116,6 +116,7 @@ static const char *verify_want(char type) {
 static int verify_scalar(const verify *v, const limn_param *p,
                          const limn_arg *a) {
   int kind = verify_kind(v->g, v->at, a), allowed = verify_allowed(p->type);
+  if (p->list && limn_op_body(v->op) >= 0) allowed |= VK_DTYPE;
   if (v->op == OP_pick && a == v->a && a->tag == LIMN_A_REF && a->u.ref &&
       a->u.ref <= v->at &&
       limn_op_body(limn_graph_node(v->g, a->u.ref)->op) >= 0)

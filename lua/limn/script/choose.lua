@@ -14,16 +14,34 @@ local function same(a, b)
   return rawequal(a.v, b.v) or type(a.v) == "number" and a.v == b.v
 end
 
--- The dtype that a result is to be made in or converted to, or false.
-local function given_dtype(v, dtype)
-  if values.is_tensor(v) and values.dtype_of(v) == dtype then return false end
-  return dtype
+-- The dtypes that a result is to be made in or converted to on both paths, or
+-- false; and whether it is made of numbers. A number follows the tensor beside
+-- it: no dtype of the example is in the graph.
+local given_dtypes
+function given_dtypes(left, a, right, b)
+  local dtype = values.common(a, b)
+  if values.is_number(a) and values.is_number(b) then
+    return dtype, dtype, dtype ~= "bool"
+  elseif values.is_number(a) then
+    local right_dtype, left_dtype = given_dtypes(right, b, left, a)
+    return left_dtype, right_dtype
+  elseif dtype == "bool" then
+    return false, dtype
+  elseif values.is_number(b) and not values.is_whole(b) then
+    dtype = core.region_dtype(left, a, true, {})
+    return dtype, dtype
+  elseif values.is_number(b) or values.dtype_of(b) ~= dtype then
+    return false, core.region_dtype(left, a, false, {})
+  elseif values.dtype_of(a) ~= dtype then
+    return core.region_dtype(right, b, false, {}), false
+  end
+  return false, false
 end
 
 return function(predicate, f, g, names)
   local left, a = graph.region("if", f)
   local right, b = graph.region("if", g, left)
-  local merged, place = {}, {}
+  local merged, place, numbers = {}, {}, {}
   local results = graph.build(left, right, function()
     local of_left, of_right, dtypes_left, dtypes_right = {}, {}, {}, {}
     a, b = values.leaves(a, names), values.leaves(b, names)
@@ -32,10 +50,10 @@ return function(predicate, f, g, names)
       local y = b[i]
       merged[i] = x.v
       if not same(x, y) then
-        local n, dtype = #place + 1, values.common(x.v, y.v)
+        local n = #place + 1
         place[n], of_left[n], of_right[n] = i, x.v, y.v
-        dtypes_left[n] = given_dtype(x.v, dtype)
-        dtypes_right[n] = given_dtype(y.v, dtype)
+        dtypes_left[n], dtypes_right[n], numbers[n] =
+          given_dtypes(left, x.v, right, y.v)
       end
     end
     core.region_give(left, of_left, dtypes_left)
@@ -43,6 +61,8 @@ return function(predicate, f, g, names)
     local r = core.cond_node(predicate, left, right)
     return r
   end)
-  for k, i in ipairs(place) do merged[i] = results[k] end
+  for k, i in ipairs(place) do
+    merged[i] = numbers[k] and values.number(results[k]) or results[k]
+  end
   return values.join(a, merged)
 end

@@ -43,8 +43,9 @@ local function inputs(region, list, names)
 end
 
 -- A while node: the first of `list` says whether it goes on; body(args) gives
--- the next values. The last values.
-function M.loop(list, names, body)
+-- the next values. The last values. Once the body is known, begin(region, next
+-- values, list) may give other values to begin with.
+function M.loop(list, names, body, begin)
   local test, on = M.region("while", function(region)
     return inputs(region, list, names)[1]
   end)
@@ -53,6 +54,7 @@ function M.loop(list, names, body)
   end, test)
   return build(test, region, function()
     core.region_give(test, {on}, {false})
+    list = begin(region, out, list)
     core.region_give(region, out, falses(#out))
     local r = core.while_node(list, test, region)
     return r
@@ -60,12 +62,13 @@ function M.loop(list, names, body)
 end
 
 -- A scan node over the elements of xs: body(args, x) gives the next values.
-function M.scan(list, names, xs, name, body)
+function M.scan(list, names, xs, name, body, begin)
   local region, out = M.region("for", function(region)
     local args = inputs(region, list, names)
     return body(args, core.region_input(region, name, xs, true))
   end)
   return build(region, nil, function()
+    list = begin(region, out, list)
     core.region_give(region, out, falses(#out))
     local r = core.scan_node(list, {xs}, region, false)
     return r

@@ -90,11 +90,53 @@ local function finish(loop, list)
   for i, l in ipairs(now) do
     if l.value then
       local first = was[i].v -- a token of its dtype suits every run
-      local other = values.dtype_of(l.v) ~= values.dtype_of(first)
+      local other = values.is_number(l.v) and values.dtype_of(l.v) ~= "bool"
+        or values.dtype_of(l.v) ~= values.dtype_of(first)
       list[#list + 1] = values.tensor(l.v, other and first.dtype)
     end
   end
   return list
+end
+
+-- Does the loop begin with a number here, or with one made a float?
+local function begins_with_number(loop, i)
+  local v = loop.leaves[i].v
+  return values.is_number(v) and values.dtype_of(v) ~= "bool" or loop.wanted[i]
+end
+
+-- Numbers that the loop begins with get the dtypes of what the body, in
+-- `region`, makes of them (`out`). It may make it of other such numbers, so
+-- that those come first which are numbers to none of it. `list` with them.
+local function numbers_follow(loop, region, out, list, row)
+  local own, now, open = {}, {}, {}
+  for i, x in ipairs(list) do own[i], now[i] = x, x end
+  own[#own + 1] = row
+  for j, i in ipairs(loop.place) do
+    local at, v = loop.skip + j, loop.leaves[i].v
+    if begins_with_number(loop, i) then
+      open[#open + 1] = {at = at, v = v}
+      if not values.is_tensor(v) then own[at] = v end
+    end
+  end
+  repeat
+    local rest = {}
+    for _, x in ipairs(open) do
+      local dtype = core.region_dtype(region, out[x.at],
+        not values.is_whole(x.v), own)
+      now[x.at] = values.tensor(x.v, dtype)
+      if values.dtype_of(now[x.at]) ~= values.dtype_of(out[x.at]) then
+        rest[#rest + 1] = x
+      end
+    end
+    local settled = #rest < #open
+    open = rest
+    local waits = {}
+    for _, x in ipairs(open) do waits[x.at] = true end
+    for at, x in ipairs(now) do
+      if not waits[at] then own[at] = x end
+    end
+  until not settled or #open == 0
+  return now
 end
 
 -- Calls record(); once more where a whole number before the loop becomes a
@@ -168,6 +210,8 @@ local function graph_while(loop, on, test, index, next_index)
       local i_next = index and next_index(i)
       local on_again = goes_on(loop, course, function() return test(i_next) end)
       return finish(loop, head(loop, on_again, course, i_next))
+    end, function(region, now, first)
+      return numbers_follow(loop, region, now, first)
     end)
   end)
   set(loop, out, loop.skip)
@@ -195,8 +239,8 @@ local function guarded(loop, root, course, ...)
   return list[1]
 end
 
--- A `for` over the elements of xs as a scan node.
-local function graph_scan(loop, xs)
+-- A `for` over the elements of xs, of this dtype, as a scan node.
+local function graph_scan(loop, xs, dtype)
   local jumps = loop.site.exits
   local root
   loop.wanted = {}
@@ -215,6 +259,9 @@ local function graph_scan(loop, xs)
       end
       local course = guarded(loop, root, args[1], i)
       return finish(loop, {values.tensor(course)})
+    end, function(region, now, first)
+      return numbers_follow(loop, region, now, first,
+        core.full({}, 1, dtype))
     end)
   end)
   set(loop, out, loop.skip)
@@ -432,7 +479,7 @@ local function for_count(loop, a, b, c)
   elseif kinds[1] or kinds[2] or kinds[3] then
     local dtype = whole(a) and whole(c) and "int64" or "float32"
     local xs = core.arange(a, b, c, {dtype = dtype})
-    return graph_scan(loop, xs)
+    return graph_scan(loop, xs, dtype)
   end
   return count(loop, a, b, c)
 end

@@ -166,21 +166,32 @@ local floats = {float64 = true, float32 = true, float16 = true,
   bfloat16 = true}
 M.floats = floats
 
+-- 0-dim tensors that stand for numbers only: a choice between two of them.
+local numbers = setmetatable({}, {__mode = "k"})
+
+function M.number(v)
+  numbers[v] = true
+  return v
+end
+
+-- Does v take the dtype of a tensor beside it?
+local function is_number(v) return not is_tensor(v) or numbers[v] or false end
+M.is_number = is_number
+
 -- The dtype that a takes beside b, or nil: a number that of a tensor, and what
 -- is whole that of a float.
 local function taken(a, b)
   local da, db = M.dtype_of(a), M.dtype_of(b)
   if da == "bool" or db == "bool" then return nil end
-  if M.is_whole(a) and (not is_tensor(a) or floats[db]) then return db end
-  if not is_tensor(a) and floats[db] then return db end
+  if M.is_whole(a) and (is_number(a) or floats[db]) then return db end
+  if is_number(a) and floats[db] then return db end
 end
 
 -- The dtype that both paths get, or nil.
 function M.common(a, b)
   local da, db = M.dtype_of(a), M.dtype_of(b)
   if da == db then return da end
-  if da ~= "bool" and db ~= "bool" and not is_tensor(a) and not is_tensor(b)
-  then
+  if da ~= "bool" and db ~= "bool" and is_number(a) and is_number(b) then
     return "float32"
   end
   return taken(a, b) or taken(b, a)
