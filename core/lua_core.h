@@ -42,6 +42,7 @@ typedef struct limn_lua {
   limn_device *dev; /* limn.on: where generators work; NULL: the CPU */
   uint64_t region_seed, region_draw; /* of the running cond or loop */
   limn_turn *region_turn;
+  uint32_t choices; /* that data or modes made in eager code */
   char capture[128]; /* name of the tensor that is being captured */
   size_t live;    /* C bytes after the last full collection */
   char prefix[512]; /* "@.../lua/limn/": sources that are limn's own */

@@ -320,6 +320,18 @@ static int region_run(lua_State *L) {
   return rc ? lua_error(L) : lua_gettop(L);
 }
 
+/* chose(): eager code left a branch out, which a trace would record */
+static int region_chose(lua_State *L) {
+  limn_lua_state(L)->choices++;
+  return 0;
+}
+
+/* choices(): how many there were so far */
+static int region_choices(lua_State *L) {
+  lua_pushnumber(L, limn_lua_state(L)->choices);
+  return 1;
+}
+
 /* region_step(t): step t (from 0) of the loop that runs begins */
 static int region_step(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
@@ -360,7 +372,8 @@ static const luaL_Reg region_functions[] = {
     {"region_input", region_input}, {"region_leave", region_leave},
     {"region_give", region_give},   {"region_run", region_run},
     {"region_step", region_step},   {"region_same", region_same},
-    {"region_dtype", region_dtype},
+    {"region_dtype", region_dtype}, {"chose", region_chose},
+    {"choices", region_choices},
     {"custom_node", region_custom},
     {"on_node", region_on},         {"on_guard", region_on_guard},
     {"kind_of", region_kind_of},    {"set_replay", region_set_replay},

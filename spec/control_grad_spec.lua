@@ -446,3 +446,79 @@ describe("the gradient of a loop of no rows", function()
     end)(limn.ones(2)), {0, 0})
   end)
 end)
+
+describe("The gradient of what only a branch reaches that was not taken", function()
+  local w = nn.Parameter(limn.tensor {3, 4})
+
+  -- Eager code and its trace, with respect to x and to w.
+  local function zeros(f, x)
+    local g = limn.trace(limn.grad(f), x)
+    local h = limn.value_and_grad(f, w)
+    local t = limn.trace(h, x)
+    U.each_device(function(dev)
+      local v = x:to(dev)
+      for _, slope in ipairs {limn.grad(f), g} do
+        local y = slope(v)
+        U.equal(y, {0, 0})
+        assert.are.equal(dev, tostring(y.device))
+      end
+      for _, slope in ipairs {h, t} do
+        local _, y = slope(v)
+        U.equal(y, {0, 0})
+      end
+    end)
+  end
+
+  it("is zero in eager code as in a trace", function()
+    zeros(function(x)
+      local y = limn.cond(x:sum():gt(9), function() return (x * w):sum() end,
+                          function() return x:new_zeros() end)
+      return y
+    end, limn.ones(2))
+    zeros(limn.script(function(x)
+      local y = 0
+      if x:sum() > 9 then y = (x * w):sum() end
+      return limn.zeros(x.device) + y
+    end), limn.ones(2))
+    zeros(limn.script(function(x)
+      local y = x:sum() > 9 and (x * w):sum() or x:new_zeros()
+      return y
+    end), limn.ones(2))
+  end)
+
+  it("is zero for what only the other mode or device uses", function()
+    local Net = nn.Module:extend "Net"
+    function Net:init() self.w = nn.Parameter(limn.ones(2)) end
+    function Net:forward(x)
+      return (self:when_training(function(v) return v * self.w end, x))
+    end
+    local net = Net()
+    local loss = limn.value_and_grad(function(x) return net(x):sum() end, net)
+    local step = limn.jit(loss)
+    for _, f in ipairs {loss, step} do
+      net:eval()
+      local _, grads = f(limn.full({2}, 3))
+      U.equal(grads.w, {0, 0})
+      net:train()
+      _, grads = f(limn.full({2}, 3))
+      U.equal(grads.w, {3, 3})
+    end
+  end)
+
+  it("is an error where no branch was left out since, or the op has none",
+     function()
+    local function dead(x)
+      local y = limn.cond(x:sum():gt(0), function() return x end,
+                          function() return x * 2 end)
+      return y:sum()
+    end
+    dead(limn.ones(2))
+    U.message(limn.value_and_grad(function() return limn.ones() end, w),
+              "does not depend on")
+    U.message(function()
+      return limn.grad(function(x)
+        return x:argmax(1):to "float32" + dead(limn.ones(2))
+      end)(limn.ones(2))
+    end, "argmax has no gradient")
+  end)
+end)

@@ -203,6 +203,7 @@ local function decide(who, pred)
       tostring(pred.dtype), table.concat(pred.shape, ", ")),
       "compare, and reduce with :any() or :all()")
   end
+  core.chose()
   return (pred:item())
 end
 
@@ -255,6 +256,7 @@ function M.by_device(branches, ...)
     end
     r = pack((f or g)(...))
   elseif kind then
+    core.chose()
     r = pack(core.region_run(branches[kind], ...))
   else
     r = pack(record_cond("by_device", core.on_node "cpu", f, g, pack(...)))
@@ -583,6 +585,7 @@ local replay = {}
 
 function replay.cond(pred, xs, f, g)
   if type(pred) ~= "boolean" then pred = decide("cond", pred) end
+  core.chose()
   local r = {core.region_run(pred and f or g, unpack(xs))}
   return r
 end

@@ -80,12 +80,15 @@ local function check_loss(loss)
   end
 end
 
+-- unused: "zeros", or the number of choices that eager code had made before f.
+-- What a branch reaches that was not taken has a gradient in a trace: zeros.
 local function finish(loss, refs, start, nested, flat, names, unused)
   check_loss(loss)
   local grads = core.gradient(loss, refs, start, nested)
+  local zeros = unused == "zeros" or unused < core.choices()
   for i = 1, #flat do
     if not grads[i] then
-      if unused ~= "zeros" then
+      if not zeros or unused ~= "zeros" and core.grad_stop(loss, refs[i]) then
         local op, line = core.grad_stop(loss, refs[i])
         if op then
           fail(("%s%s has no gradient, and the loss depends on %s only "
@@ -104,6 +107,7 @@ end
 -- f(...) is recorded and differentiated; results and gradients.
 local function differentiate(f, flat, names, unused, args)
   local recording = core.recording()
+  unused = unused or core.choices()
   if recording then
     local refs, start = core.grad_watch(flat)
     local r = pack(f(unpack(args, 1, args.n)))
@@ -142,7 +146,8 @@ end
 -- with respect to wrt, and what else f returned. wrt is a module, a loaded
 -- model, a cell, a tensor that f captures, or a list of these; gradients of a
 -- module are a table by parameter name, of a list a list. A wanted parameter
--- that the loss does not reach is an error, unless unused = "zeros".
+-- that the loss does not reach is an error, unless unused = "zeros"; one that
+-- only a branch or loop body reaches which did not run has zeros.
 function M.value_and_grad(f, wrt, options)
   check_function(f, "value_and_grad")
   core.options(options, {"unused"}, "value_and_grad")

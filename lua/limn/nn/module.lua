@@ -263,6 +263,7 @@ function Module:when_training(f, x)
   if core.tracing() then
     y = limn.cond(mode:read(), f, same, x)
   else -- as a cond in a graph does, it takes one draw in either mode
+    core.chose()
     y = core.region_run(mode:get() and f or same, x)
   end
   return y

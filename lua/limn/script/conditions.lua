@@ -29,6 +29,7 @@ function M.truth(v)
   elseif core.tracing() then
     return nil, v
   end
+  core.chose()
   return v:item(), nil, true
 end
 local truth = M.truth

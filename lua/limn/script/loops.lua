@@ -460,6 +460,7 @@ local most_nested = 16
 
 -- With ordinary numbers.
 local function count(loop, a, b, c)
+  if c > 0 and a > b or c < 0 and a < b then core.chose() end
   if loop.site.exits then
     loop.many = function(i) return (b - i) / c > most_nested end
     loop.rest_of = function(i) return graph_count(loop, i + c, b, c) end
