@@ -57,13 +57,17 @@ static bool fuse_same_type(const limn_type *a, const limn_type *b) {
 
 /* where() on a plan value keeps one branch; the other is dead code then. */
 static limn_ref fuse_branch(const limn_infer *I, limn_ref r) {
-  const limn_arg *cond = fuse_arg(I, r, 0);
+  const limn_arg *cond = fuse_arg(I, r, 0), *x;
   const limn_type *t;
-  const limn_arg *x;
-  if (cond->tag != LIMN_A_REF) return 0;
-  t = &I->t[cond->u.ref - 1];
-  if (t->kind != LIMN_V_BOOL || !t->known) return 0;
-  x = fuse_arg(I, r, t->i ? 1 : 2);
+  bool yes = cond->u.i != 0;
+  if (cond->tag == LIMN_A_REF) {
+    t = &I->t[cond->u.ref - 1];
+    if (t->kind != LIMN_V_BOOL || !t->known) return 0;
+    yes = t->i != 0;
+  } else if (cond->tag != LIMN_A_BOOL) {
+    return 0;
+  }
+  x = fuse_arg(I, r, yes ? 1 : 2);
   if (x->tag != LIMN_A_REF || fuse_node(I, x->u.ref)->kind != LIMN_V_TENSOR)
     return 0;
   return fuse_same_type(&I->t[r - 1], &I->t[x->u.ref - 1]) ? x->u.ref : 0;
@@ -108,8 +112,8 @@ static limn_ref fuse_identity(const limn_infer *I, limn_ref r) {
   bool same;
   if (n->kind != LIMN_V_TENSOR || n->nargs == 0) return 0;
   if (n->op == OP_mul) return fuse_times_one(I, r);
-  if (x->tag != LIMN_A_REF) return 0;
   if (n->op == OP_where) return fuse_branch(I, r);
+  if (x->tag != LIMN_A_REF) return 0;
   if (fuse_node(I, x->u.ref)->kind != LIMN_V_TENSOR) return 0;
   same = fuse_same_type(&I->t[r - 1], &I->t[x->u.ref - 1]);
   switch (n->op) {

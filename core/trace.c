@@ -470,7 +470,7 @@ static int trace_check_tests(limn_trace *t) {
         t->c,
         limn_fail(t->c, LIMN_ETRACE,
                   "%s%s%s: nothing uses the result of this comparison; an "
-                  "`if` on it would take the same branch in every run",
+                  "`if` or `assert` on it would go the same way in every run",
                   limn_graph_text(g, nd->line), nd->line ? ": " : "",
                   limn_op_get(nd->op)->name),
         "limn.script(f) records both branches; limn.where(c, a, b) chooses "

@@ -230,6 +230,18 @@ describe("The text of regions", function()
 end)
 
 describe("limn.map in eager code", function()
+  it("and in graphs is called map", function()
+    local function f(a, b)
+      local y = limn.map(function(r) return r[1] * r[2] end, {a, b})
+      return y
+    end
+    local g = limn.trace(f, limn.ones(2, 3), limn.ones(2, 3))
+    U.message(function() g(limn.ones(2, 3), limn.ones(4, 3)) end,
+              "spec.lua:%d+: map: .*2 rows of float32 %[2, 3%]")
+    U.message(function() f(limn.ones(2, 3), limn.ones(4, 3)) end,
+              "map: it goes over 2 rows of one tensor and 4 of another")
+  end)
+
   it("wants one structure of all rows", function()
     local x = limn.tensor {{1, 2}, {3, 4}}
     local function each(a, b)

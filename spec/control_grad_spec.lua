@@ -447,7 +447,7 @@ describe("the gradient of a loop of no rows", function()
   end)
 end)
 
-describe("The gradient of what only a branch reaches that was not taken", function()
+describe("The gradient of what only the branch not taken reaches", function()
   local w = nn.Parameter(limn.tensor {3, 4})
 
   -- Eager code and its trace, with respect to x and to w.

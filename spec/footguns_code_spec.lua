@@ -167,7 +167,7 @@ describe("Branches and host values:", function()
         if x:sum():gt(0) then return x * 2 end
         return x
       end, limn.ones(2))
-    end, "footguns_code_spec.lua:" .. line, "same branch", "limn.where")
+    end, "footguns_code_spec.lua:" .. line, "same way", "limn.where")
     local Net = nn.Module:extend "Net"
     function Net:forward(x)
       if self.training then return x * 2 end

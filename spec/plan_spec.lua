@@ -294,4 +294,24 @@ describe("Without fusing", function()
       end
     end)
   end)
+
+  it("has no step for what `where` leaves out on a bool that is known",
+     function()
+    local g = require "limn.core".graph_parse [[
+limn 1
+graph f(%x: [_]) {
+  %1 = cumsum(%x, dim=1, reverse=false)
+  %2 = cumprod(%x, dim=1)
+  %3 = where(true, %1, %2)
+  %4 = where(false, %2, %3)
+  return %4
+}
+]]
+    U.each_device(function(dev)
+      local x = limn.tensor({1, 2, 3}, dev)
+      U.equal(g(x), {1, 3, 6})
+      local text = tostring(g:explain(x))
+      assert(text:find "cumsum" and not text:find "cumprod", text)
+    end)
+  end)
 end)

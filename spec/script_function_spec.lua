@@ -325,3 +325,45 @@ end]]
     end)
   end)
 end)
+
+describe("assert in a scripted function", function()
+  local positive = limn.script(function(x, m)
+    local sum = assert(x:sum() > 0, "not positive") and x:sum() or 0
+    assert(m == nil or m == "m", "which mode?")
+    return sum, assert(2, 3)
+  end)
+
+  it("reads a condition that is a tensor in eager code", function()
+    U.each_device(function(dev)
+      local y, two, three = positive(limn.ones(2, dev))
+      U.equal(y, {2})
+      assert.are.same({2, 3}, {two, three})
+      U.message(function() positive(-limn.ones(2, dev)) end, "not positive")
+      U.message(function() positive(limn.ones(2, dev), "n") end, "which mode")
+    end)
+  end)
+
+  it("is refused where only a run knows the condition, and checks ordinary "
+     .. "values in a trace", function()
+    U.message(function() limn.trace(positive, limn.ones(2)) end,
+              "script_function_spec.lua:%d+: assert%(...%) has a condition "
+              .. "that only a run knows", "hint: return the condition")
+    local sized = limn.script(function(x)
+      assert(x:size(1) == 2, "two of them")
+      return x * 2
+    end)
+    local g = limn.trace(sized, limn.ones(2))
+    U.equal(g(limn.ones(2)), {2, 2})
+    U.message(function() g(limn.ones(3)) end, "size%(%%x, 1%) == 2")
+    U.message(function() limn.trace(sized, limn.ones(3)) end, "two of them")
+  end)
+
+  it("is what the function calls so", function()
+    local function check(assert) return (assert(1, 2)) end
+    local f = limn.script(function(x)
+      local assert = function(a, b) return a + b end
+      return check(assert) + assert(x, x)
+    end)
+    U.equal(f(limn.ones(1)), {5})
+  end)
+end)

@@ -41,11 +41,12 @@ setmetatable(limn, {
   end,
 })
 
--- Compositions of ops by name, for errors of the ops that they are made of.
+-- Compositions of ops by name, for errors of the ops that they are made of; map
+-- is made of a scan.
 local called = core.raw "called"
 for _, part in ipairs {core.raw "methods", ops, require "limn.order",
   require "limn.arrange", require "limn.arith", require "limn.einsum",
-  limn.linalg} do
+  limn.linalg, {map = limn.map}} do
   for name, f in pairs(part) do
     if type(f) == "function" and (called[f] or name) >= name then
       called[f] = name

@@ -34,6 +34,22 @@ function M.truth(v)
 end
 local truth = M.truth
 
+-- What is to be called where a script calls `f` as assert: a tensor is read,
+-- and a condition that a trace records cannot be checked there.
+function M.assert_of(f)
+  return function(v, ...)
+    local t, predicate, read = truth(v)
+    if predicate then
+      fail("assert(...) has a condition that only a run knows, and a graph "
+        .. "cannot raise", "return the condition, and assert it after the run")
+    elseif read then
+      f(t, ...)
+      return v, ...
+    end
+    return f(v, ...)
+  end
+end
+
 -- -- Comparisons ----------------------------------------------------------
 
 local plain = {

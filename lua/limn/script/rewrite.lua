@@ -555,6 +555,26 @@ emit.vararg = function(self, n)
   self:put(("%s.unpack(%s)"):format(self.L, self.rest))
 end
 
+-- assert, where it is Lua's, must read a condition that is a tensor.
+emit.call = function(self, n)
+  local callee = n.callee
+  if not callee or callee.kind ~= "name" or callee.name ~= "assert"
+    or callee.var then
+    return self:copy(n)
+  end
+  self:at(n.first)
+  self:put(self.L .. ".assert_of(assert)")
+  local i = callee.last + 1
+  for _, k in ipairs(n.kids) do
+    if k ~= callee then
+      self.w:copy(i, k.first - 1)
+      self:emit(k)
+      i = k.last + 1
+    end
+  end
+  self.w:copy(i, n.last)
+end
+
 -- -- Functions ------------------------------------------------------------
 
 -- From the parentheses on; `first` is put before the parameters.
