@@ -198,6 +198,7 @@ struct limn_context {
   limn_counters count;
   struct limn_device **devices; /* devices[0] is the CPU */
   int ndevices;
+  bool all_devices; /* limn_devices_all has been called */
   char device_notes[1024]; /* why the missing devices are missing */
   struct limn_trace *trace; /* innermost trace or tape, or NULL */
   uint64_t serial;          /* numbers traces, runs and versions */
@@ -226,8 +227,8 @@ struct limn_context {
 void limn_context_retain(limn_context *c);
 void limn_context_release(limn_context *c); /* the last one tears down */
 
-/* Hooks into upper layers. limn_open calls limn_devices_open, which opens at
- * least the CPU as devices[0]; what it opened before it failed is closed by
+/* Hooks into upper layers. limn_open calls limn_devices_open, which opens the
+ * CPU as devices[0]; what it opened before it failed is closed by
  * limn_devices_close. Teardown calls the others in this order; each must
  * accept a context where its part was never made, and be callable twice.
  * limn_close calls limn_eager_free first of all, because cached graphs hold

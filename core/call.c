@@ -16,6 +16,7 @@ struct limn_call {
   int refs;
   limn_context *c;
   limn_model *m;
+  const char *name; /* the model's for the graph */
   limn_graph *g;
   limn_device *dev;
   call_slot *in, *out;
@@ -53,6 +54,7 @@ int limn_call_new(limn_model *m, const char *graph, const char *device,
   *out = NULL;
   c = m->c;
   limn_error_clear(c);
+  if (!graph) return limn_fail(c, LIMN_EARG, "a graph's name is wanted");
   dev = limn_device_cpu(c);
   g = limn_model_graph(m, graph);
   if (!g) return limn_model_no_graph(m, graph);
@@ -62,6 +64,8 @@ int limn_call_new(limn_model *m, const char *graph, const char *device,
   k->refs = 1;
   k->c = c;
   k->m = m;
+  for (uint32_t i = 0; i < m->ngraph; i++) /* the caller's text may go */
+    if (!strcmp(m->graph[i].name, graph)) k->name = m->graph[i].name;
   k->g = g;
   k->dev = dev;
   limn_context_retain(c);
@@ -152,8 +156,11 @@ static void call_out_name(const limn_graph *g, uint32_t want, char *buf,
 
 int limn_call_find(limn_call *k, int side, const char *name) {
   char buf[256];
-  limn_graph *g = k->g;
+  limn_graph *g;
+  if (!k) return LIMN_EARG;
+  g = k->g;
   limn_error_clear(k->c);
+  if (!name) return limn_fail(k->c, LIMN_EARG, "a name is wanted");
   if (side == LIMN_IN)
     for (uint32_t i = 0; i < g->nin; i++)
       if (!strcmp(limn_graph_text(g, g->in[i].name), name)) return (int)i;
@@ -161,7 +168,7 @@ int limn_call_find(limn_call *k, int side, const char *name) {
     call_out_name(g, i, buf, sizeof buf);
     if (!strcmp(buf, name)) return (int)i;
   }
-  limn_fail(k->c, LIMN_ENAME, "graph %s has no %s \"%.80s\"; it has", g->name,
+  limn_fail(k->c, LIMN_ENAME, "graph %s has no %s \"%.80s\"; it has", k->name,
             side == LIMN_IN ? "input" : "output", name);
   for (uint32_t i = 0; i < (side == LIMN_IN ? g->nin : g->nout); i++) {
     if (side == LIMN_IN)
@@ -174,12 +181,14 @@ int limn_call_find(limn_call *k, int side, const char *name) {
 }
 
 static int call_check_index(limn_call *k, int side, int i) {
-  uint32_t n = side == LIMN_IN ? k->g->nin : k->g->nout;
+  uint32_t n;
+  if (!k) return LIMN_EARG;
+  n = side == LIMN_IN ? k->g->nin : k->g->nout;
   limn_error_clear(k->c);
   if ((side == LIMN_IN || side == LIMN_OUT) && i >= 0 && (uint32_t)i < n)
     return 0;
   return limn_fail(k->c, LIMN_EARG, "graph %s has %u %s, there is no number %d",
-                   k->g->name, n, side == LIMN_IN ? "inputs" : "outputs", i);
+                   k->name, n, side == LIMN_IN ? "inputs" : "outputs", i);
 }
 
 static const char *call_keep(limn_call *k, const char *s) {
@@ -188,9 +197,11 @@ static const char *call_keep(limn_call *k, const char *s) {
 
 int limn_call_info(limn_call *k, int side, int i, limn_info *out) {
   limn_info info = {0};
-  limn_graph *g = k->g;
+  limn_graph *g;
   char name[256];
   LIMN_TRY(call_check_index(k, side, i));
+  if (!out) return limn_fail(k->c, LIMN_EARG, "the result has no place");
+  g = k->g;
   info.size = sizeof info;
   info.dtype = -1;
   for (int d = 0; d < LIMN_MAXDIM; d++) info.shape[d] = -1;
@@ -223,6 +234,10 @@ int limn_call_info(limn_call *k, int side, int i, limn_info *out) {
 
 static int call_check_array(limn_call *k, const limn_array *a) {
   bool empty = false;
+  if (!a || a->size < sizeof *a)
+    return limn_hint(k->c, limn_fail(k->c, LIMN_EARG, "the array to bind is "
+                                     "not filled in"),
+                     "LIMN_ARRAY fills it in, `size` too");
   if (a->dtype < 0 || a->dtype >= LIMN_NDTYPE)
     return limn_fail(k->c, LIMN_EDTYPE, "there is no dtype number %d",
                      a->dtype);
@@ -359,6 +374,7 @@ static int call_plan(limn_call *k) {
 }
 
 int limn_call_workspace(limn_call *k, size_t *bytes) {
+  if (!k || !bytes) return LIMN_EARG;
   limn_error_clear(k->c);
   LIMN_TRY(call_plan(k));
   /* With room to align what malloc gives. */
@@ -409,6 +425,7 @@ static uint64_t call_modes(const limn_graph *g) {
 }
 
 int limn_call_prepare(limn_call *k, void *memory, size_t bytes) {
+  if (!k) return LIMN_EARG;
   limn_error_clear(k->c);
   LIMN_TRY(call_plan(k));
   for (uint32_t i = 0; i < k->g->nout; i++) {
@@ -465,32 +482,47 @@ static int call_download(limn_call *k) {
 }
 
 int limn_call_run(limn_call *k) {
-  bool host = k->dev->ops->host;
+  bool host;
+  if (!k) return LIMN_EARG;
+  host = k->dev->ops->host;
   if (k->c->last) limn_error_clear(k->c);
   if (!k->prepared || k->modes != call_modes(k->g))
     return limn_fail(k->c, LIMN_EPLAN, "%s: call limn_call_prepare first; what "
-                     "is bound, or the mode, has changed", k->g->name);
+                     "is bound, or the mode, has changed", k->name);
   limn_results_release(k->g, k->result);
   if (!host) LIMN_TRY(call_upload(k));
   LIMN_TRY(limn_plan_run(k->plan, k->arg, k->into, k->scratch, k->result));
   return host ? 0 : call_download(k);
 }
 
+/* A result that is no tensor: a number, a boolean, a string. */
+static int call_plain(limn_call *k, limn_result *r, limn_array *out) {
+  if (r->kind == LIMN_V_NONE)
+    return limn_fail(k->c, LIMN_EPLAN, "%s has not run yet, or gives nothing "
+                     "here", k->name);
+  out->dtype = r->kind == LIMN_V_REAL  ? LIMN_F64
+               : r->kind == LIMN_V_STR ? LIMN_U8
+                                       : LIMN_I64;
+  out->data = r->kind == LIMN_V_REAL ? (void *)&r->f : (void *)&r->i;
+  if (r->kind == LIMN_V_STR) {
+    out->ndim = 1;
+    out->shape[0] = (int64_t)strlen(r->s);
+    out->stride[0] = 1;
+    out->data = (void *)(uintptr_t)r->s; /* only to be read */
+  }
+  return 0;
+}
+
 int limn_call_output(limn_call *k, int i, limn_array *out) {
   limn_tensor *t;
   limn_result *r;
   LIMN_TRY(call_check_index(k, LIMN_OUT, i));
+  if (!out) return limn_fail(k->c, LIMN_EARG, "the result has no place");
   r = &k->result[i];
   memset(out, 0, sizeof *out);
   out->size = sizeof *out;
-  if (r->kind != LIMN_V_TENSOR) { /* a plan value: one number */
-    out->dtype = r->kind == LIMN_V_REAL ? LIMN_F64 : LIMN_I64;
-    out->data = r->kind == LIMN_V_REAL ? (void *)&r->f : (void *)&r->i;
-    return 0;
-  }
   t = r->t;
-  if (!t)
-    return limn_fail(k->c, LIMN_EPLAN, "%s has not run yet", k->g->name);
+  if (!t) return call_plain(k, r, out);
   out->dtype = t->dtype;
   out->ndim = t->v.ndim;
   out->device = k->dev->ops->host ? NULL : k->dev->name;

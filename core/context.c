@@ -122,5 +122,5 @@ const char *limn_version(void) {
 }
 
 void limn_seed(limn_context *ctx, uint64_t seed) {
-  limn_seed_set(ctx, seed);
+  if (ctx) limn_seed_set(ctx, seed);
 }

@@ -1,4 +1,5 @@
 /* Devices: the list of a context, memory, copies, and the errors of runs. */
+#include <pthread.h>
 #include <stdio.h>
 
 #include "device.h"
@@ -40,8 +41,8 @@ int limn_device_add(limn_context *c, const limn_device_ops *ops, void *impl,
 limn_device *limn_device_cpu(limn_context *c) { return c->devices[0]; }
 
 const char *limn_device_name(limn_context *ctx, int i) {
-  if (!ctx || i < 0 || i >= ctx->ndevices) return NULL;
-  return ctx->devices[i]->name;
+  if (!ctx || i < 0 || (i > 0 && limn_devices_all(ctx) < 0)) return NULL;
+  return i < ctx->ndevices ? ctx->devices[i]->name : NULL;
 }
 
 /* Notes of several kinds stand side by side: "opencl: no driver; cuda: ...".
@@ -69,6 +70,7 @@ int limn_device_find(limn_context *c, const char *name, limn_device **out) {
   size_t n = 0;
   int i;
   *out = NULL;
+  if (strcmp(name, "cpu")) LIMN_TRY(limn_devices_all(c));
   for (i = 0; i < c->ndevices; i++)
     if (device_is(c->devices[i], name)) {
       *out = c->devices[i];
@@ -84,17 +86,28 @@ int limn_device_find(limn_context *c, const char *name, limn_device **out) {
   return limn_hint(c, LIMN_EDEVICE, "what is missing: %s", c->device_notes);
 }
 
-int limn_devices_open(limn_context *c) {
-  LIMN_TRY(limn_cpu_ops.open(c));
+int limn_devices_open(limn_context *c) { return limn_cpu_ops.open(c); }
+
+/* Drivers take long to open, much memory and now and then the process, so who
+ * stays on the CPU has nothing to do with them. Some start themselves once for
+ * the process and are not ready for two threads at that moment. */
+int limn_devices_all(limn_context *c) {
+  static pthread_mutex_t drivers_lock = PTHREAD_MUTEX_INITIALIZER;
+  int rc = 0;
+  if (c->all_devices) return 0;
+  c->all_devices = true;
+  pthread_mutex_lock(&drivers_lock);
   if (c->flags.no_cuda)
     limn_device_note(c, "cuda: switched off by LIMN_DEVICES");
   else
-    LIMN_TRY(limn_cuda_ops.open(c));
+    rc = limn_cuda_ops.open(c);
   if (c->flags.no_opencl)
     limn_device_note(c, "opencl: switched off by LIMN_DEVICES");
-  else
-    LIMN_TRY(limn_opencl_ops.open(c));
-  return 0;
+  else if (rc >= 0)
+    rc = limn_opencl_ops.open(c);
+  pthread_mutex_unlock(&drivers_lock);
+  if (rc < 0) limn_device_note(c, "out of memory when devices were opened");
+  return rc;
 }
 
 /* Last come, first gone: the CPU outlives what may copy to it. */

@@ -240,6 +240,8 @@ int limn_device_add(limn_context *c, const limn_device_ops *ops, void *impl,
                     const char *name, const char *description,
                     limn_device **out);
 limn_device *limn_device_cpu(limn_context *c);
+/* Open the drivers and list all devices; the first call does. */
+int limn_devices_all(limn_context *c);
 /* By name, "gpu" / "opencl" meaning the first of its kind; LIMN_EDEVICE with
  * what there is and why the rest is missing. */
 int limn_device_find(limn_context *c, const char *name, limn_device **out);

@@ -27,7 +27,8 @@
  * *_new, *_load and *_open give the caller one reference, to be given back
  * with the matching *_release (limn_close); arguments are borrowed. A context
  * and all that was made from it is used by one thread at a time; contexts are
- * independent of each other. The library never prints, exits or aborts. */
+ * independent of each other. The library never prints, exits or aborts. GPU
+ * drivers are opened when a device other than "cpu" is first asked for. */
 #ifndef LIMN_H
 #define LIMN_H
 
@@ -177,7 +178,9 @@ LIMN_API int limn_call_prepare(limn_call *c, void *memory, size_t bytes);
  * done nothing, when a bound array's shape or dtype, a number that decides a
  * size, or the model's mode changed since prepare. */
 LIMN_API int limn_call_run(limn_call *c);
-/* The i-th output as it lies in memory (data borrowed until the next run). */
+/* The i-th output as it lies in memory (data borrowed until the next run); of
+ * no dims where it is a number (float64, int64) or a boolean (int64), the bytes
+ * where it is a string (uint8; a zero follows). */
 LIMN_API int limn_call_output(limn_call *c, int i, limn_array *out);
 LIMN_API void limn_call_release(limn_call *c);
 

@@ -6,7 +6,9 @@
 /* devices(): names; and a list of {name, description, kind}; and the notes on
  * what is missing */
 static int device_list(lua_State *L) {
-  limn_context *c = limn_lua_state(L)->c;
+  limn_lua *st = limn_lua_state(L);
+  limn_context *c = st->c;
+  limn_lua_check(st, L, limn_devices_all(c));
   lua_newtable(L);
   lua_newtable(L);
   for (int i = 0; i < c->ndevices; i++) {

@@ -439,11 +439,15 @@ static bool graph_jit_same(lua_State *L) {
   return same;
 }
 
+/* Far more frames than a program has; C's stack holds a multiple of them. */
+#define GRAPH_DEEP 2000
+
 /* jit.__call: the first trace that fits runs, else jit:slow(...); while
  * something records, the function itself is called. */
 static int graph_jit(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   int nargs = lua_gettop(L) - 1;
+  lua_Debug deep;
   luaL_checktype(L, 1, LUA_TTABLE);
   if (!st->c->trace && graph_jit_same(L)) {
     for (int i = 1;; i++) {
@@ -474,6 +478,9 @@ static int graph_jit(lua_State *L) {
     }
   }
 slow:
+  if (st->c->trace && lua_getstack(L, GRAPH_DEEP, &deep))
+    return limn_lua_fail(st, L, "a jit function may call itself without end",
+                         "jit functions are nested too deep");
   lua_pushstring(L, st->c->trace ? "f" : "slow");
   lua_rawget(L, 1);
   if (st->c->trace) {

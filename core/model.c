@@ -236,8 +236,8 @@ bail:
   return rc;
 }
 
-/* What a graph and its regions use. */
-static int model_collect(limn_model *m, const limn_graph *g) {
+/* What a graph, which the file calls `as`, and its regions use. */
+static int model_collect(limn_model *m, const limn_graph *g, const char *as) {
   for (uint32_t i = 0; i < g->ncell; i++) {
     const limn_graph_cell *gc = &g->cell[i];
     const char *name = gc->name         ? limn_graph_text(g, gc->name)
@@ -246,7 +246,7 @@ static int model_collect(limn_model *m, const limn_graph *g) {
     if (model_object(m, gc->cell)) continue;
     if (!name || !*name) {
       limn_fail(m->c, LIMN_ENAME, "graph %.100s uses a cell that has no name",
-                g->name);
+                as);
       return limn_hint(m->c, LIMN_ENAME, "save it under a key of its own "
                        "beside the graph, or set cell.name");
     }
@@ -259,7 +259,7 @@ static int model_collect(limn_model *m, const limn_graph *g) {
     LIMN_TRY(limn_model_add_mode(m, limn_graph_text(g, g->mode[i].name),
                                  g->mode[i].mode));
   for (uint32_t i = 0; i < g->nregion; i++)
-    LIMN_TRY(model_collect(m, g->region[i]));
+    LIMN_TRY(model_collect(m, g->region[i], as));
   return 0;
 }
 
@@ -268,7 +268,7 @@ int limn_model_add_graph(limn_model *m, const char *name, limn_graph *g) {
   if (limn_model_graph(m, name))
     return limn_fail(m->c, LIMN_ENAME, "two graphs are called \"%.200s\"",
                      name);
-  LIMN_TRY(model_collect(m, g));
+  LIMN_TRY(model_collect(m, g, name));
   LIMN_TRY(limn_grow(m->c, &m->graph, &m->graph_cap, m->ngraph + 1, sizeof *e));
   e = &m->graph[m->ngraph];
   *e = (limn_model_graph_of){limn_strdup(m->c, name), g};
@@ -292,18 +292,20 @@ int limn_model_no_graph(limn_model *m, const char *name) {
 }
 
 void limn_model_set_mode(limn_model *m, int training) {
-  for (uint32_t i = 0; i < m->nmode; i++)
+  for (uint32_t i = 0; m && i < m->nmode; i++)
     m->mode[i].mode->training = training != 0;
 }
 
 const char *limn_model_graph_name(limn_model *m, int i) {
-  return i >= 0 && (uint32_t)i < m->ngraph ? m->graph[i].name : NULL;
+  return m && i >= 0 && (uint32_t)i < m->ngraph ? m->graph[i].name : NULL;
 }
 
 int limn_model_var_find(limn_model *m, const char *name) {
-  uintptr_t i = name ? model_named(m, name) : 0;
+  uintptr_t i = m && name ? model_named(m, name) : 0;
   const char *near = NULL;
   int best = 4;
+  if (!m) return LIMN_EARG;
+  limn_error_clear(m->c);
   if (i) return (int)i - 1;
   for (uint32_t k = 0; name && k < m->nvar; k++) {
     int d = limn_str_distance(name, m->var[k].name);
@@ -317,6 +319,8 @@ int limn_model_var_find(limn_model *m, const char *name) {
 }
 
 static int model_var_at(limn_model *m, int i, limn_var **out) {
+  if (!m) return LIMN_EARG;
+  limn_error_clear(m->c);
   if (i < 0 || (uint32_t)i >= m->nvar)
     return limn_fail(m->c, LIMN_EINDEX, "variable %d of a model with %u", i,
                      m->nvar);
@@ -346,6 +350,7 @@ int limn_model_var_info(limn_model *m, int i, limn_info *out) {
   limn_shape s;
   limn_var *v = NULL;
   LIMN_TRY(model_var_at(m, i, &v));
+  if (!out) return limn_fail(m->c, LIMN_EARG, "the result has no place");
   s = model_var_shape(v);
   info.size = sizeof info;
   info.kind = v->cell ? kinds[v->cell->kind] : LIMN_KIND_BUFFER;
@@ -363,7 +368,7 @@ static int model_check_array(limn_model *m, const limn_var *v,
   limn_shape s = model_var_shape(v), got = {0};
   char want[200], text[200];
   int64_t step = 1;
-  if (a->size < offsetof(limn_array, stride) || !a->data || a->ndim < 0 ||
+  if (!a || a->size < offsetof(limn_array, stride) || !a->data || a->ndim < 0 ||
       a->ndim > LIMN_MAXDIM)
     return limn_fail(m->c, LIMN_EARG, "the array for %.200s is not filled in",
                      v->name);

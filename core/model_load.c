@@ -383,6 +383,8 @@ static int load_source_model(const load_source *f, limn_model **out) {
 int limn_model_load(limn_context *ctx, const void *bytes, size_t size,
                     uint32_t flags, limn_model **out) {
   load_source f = {ctx, bytes, size, (flags & LIMN_BORROW) != 0, "", -1};
+  if (!ctx || !out) return LIMN_EARG;
+  limn_error_clear(ctx);
   *out = NULL;
   if (!bytes && size)
     return limn_fail(ctx, LIMN_EARG, "there are no bytes to load");

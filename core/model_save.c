@@ -229,5 +229,8 @@ int limn_model_save_file(limn_model *m, const char *path, bool lines) {
 }
 
 int limn_model_save(limn_model *m, const char *path) {
+  if (!m) return LIMN_EARG;
+  limn_error_clear(m->c);
+  if (!path) return limn_fail(m->c, LIMN_EARG, "a path is wanted");
   return limn_model_save_file(m, path, true);
 }

@@ -13,7 +13,8 @@ describe("The host's calls", function()
   there:close()
 
   it("refuse wrong outputs, overlaps, stale modes, sizes of one name that "
-     .. "differ and guards that fail, on every device",
+     .. "differ, guards that fail and arguments that are missing, give strings "
+     .. "and numbers, and open no driver before a device is asked for",
      function()
     local path = os.tmpname()
     local drop = nn.Dropout(0.5)
@@ -32,6 +33,8 @@ describe("The host's calls", function()
         if x:size(1) > 2 then return x * 2 end
         return x
       end, limn.ones(4)},
+      told = limn.trace(function(x) return "good", x:size(1), true end,
+                        limn.ones(4)),
     })
     U.each_device(function(dev)
       local pipe = io.popen(("%s '%s' %s 2>&1"):format(program, path, dev))

@@ -92,6 +92,20 @@ describe("Wrong arguments", function()
 end)
 
 describe("A jit function", function()
+  it("that calls itself without end is an error, and the next trace is clean",
+     function()
+    local f
+    f = limn.jit(function(x) local y = f(x) return y + 1 end)
+    local x = limn.ones(2)
+    for _ = 1, 2 do
+      local ok, e = pcall(f, x)
+      assert.is_false(ok)
+      assert.is_truthy(tostring(e):find("nested too deep", 1, true), e)
+      assert.is_false(limn.tracing())
+    end
+    assert.are.same({2, 2}, limn.jit(function(y) return y + 1 end)(x):totable())
+  end)
+
   it("takes limn.number at a call, and numbers after it", function()
     local f = limn.jit(function(x, k) return x * k end)
     local x = limn.ones(1)
