@@ -189,8 +189,8 @@ static int region_lacks(limn_builder *b) {
                              "%s%swhile_loop has no gradient: how often it "
                              "runs is known after the run only",
                              line, *line ? ": " : ""),
-                   "use limn.scan, which runs once for each row of xs, and "
-                   "limn.where to pass over the steps that are not wanted");
+                   "limn.while_at_most(n, test, body, ...) has one: n turns "
+                   "at most; limn.scan runs once for each row of xs");
 }
 
 void limn_grad_region(limn_builder *b, limn_region_call *k) {

@@ -15,7 +15,7 @@ local ops = require "limn.tensor"
 for _, part in ipairs {ops, require "limn.order", require "limn.arrange",
   require "limn.arith", require "limn.einsum", require "limn.trace",
   require "limn.jit", require "limn.grad", require "limn.control",
-  require "limn.print", require "limn.files"} do
+  require "limn.bounded", require "limn.print", require "limn.files"} do
   for name, f in pairs(part) do limn[name] = f end
 end
 limn.check = nil
