@@ -223,6 +223,7 @@ static int cpu_prepare(struct limn_device *d, limn_step *s) {
     case LIMN_STEP_ROW: return limn_cpu_row_prepare(d, s);
     case LIMN_STEP_POOL: return limn_cpu_pool_prepare(d, s);
     case LIMN_STEP_NORM: return limn_cpu_norm_prepare(d, s);
+    case LIMN_STEP_BATCH: return limn_cpu_batch_prepare(d, s);
     case LIMN_STEP_CUM: return limn_cpu_cum_prepare(d, s);
     case LIMN_STEP_SELECT: return limn_cpu_select_prepare(d, s);
     case LIMN_STEP_GATHER: return limn_cpu_gather_prepare(d, s);
@@ -241,6 +242,7 @@ static void cpu_discard(struct limn_device *d, limn_step *s) {
     case LIMN_STEP_GROUP: limn_cpu_group_discard(d->c, s); break;
     case LIMN_STEP_REDUCE: limn_cpu_reduce_discard(d, s); break;
     case LIMN_STEP_MATMUL: limn_cpu_matmul_discard(d, s); break;
+    case LIMN_STEP_BATCH: limn_cpu_batch_discard(d, s); break;
     default: break;
   }
   s->code = NULL;
@@ -294,7 +296,7 @@ static bool cpu_supports(struct limn_device *d, int op, int dtype) {
     case OP_softmax: case OP_log_softmax: case OP_softmax_back:
     case OP_log_softmax_back: case OP_layer_norm: case OP_rms_norm:
     case OP_layer_norm_back: case OP_rms_norm_back: case OP_layer_norm_sums:
-    case OP_rms_norm_sums:
+    case OP_rms_norm_sums: case OP_batch_norm_stats: case OP_batch_norm_sums:
       return limn_dtype_float(dtype);
     case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_argmax:
     case OP_argmin: case OP_index_select: case OP_gather: case OP_index_add:

@@ -78,6 +78,10 @@ enum {
                         [rows, n], the weight if `flag`. One dtype; eps. CPU
                         only: layer_norm_sums rms_norm_sums: x and g ->
                         out[0] [parts, 2, n] in float32 or float64 */
+  LIMN_STEP_BATCH,   /* CPU only. in[0] [rows, channels, size] dense -> out[0]
+                        [2, channels, 1...]. batch_norm_stats: any float dtype;
+                        batch_norm_sums: x and g of one, in[2] [channels] dense
+                        in the output's */
   LIMN_STEP_CUM,     /* cumsum (reverse in flag) cumprod: as ROW; computed in
                         the output's dtype */
   LIMN_STEP_SELECT,  /* index_select: in[0] x [outer, n, inner] dense, in[1]

@@ -100,7 +100,14 @@ int emit_region(emitter *e, limn_ref r);
 /* emit_ops.c: S rows that have kernels, and print. */
 int emit_special(emitter *e, limn_ref r);
 
-/* emit_window.c: some of them, with their resolved arguments */
+int emit_dim(const limn_type *a, int ndim); /* 0-based */
+
+/* emit_norm.c: some of them, with their resolved arguments */
+int emit_norm(emitter *e, limn_ref r, const limn_type *a);
+int emit_norm_sums(emitter *e, limn_ref r, const limn_type *a);
+int emit_batch(emitter *e, limn_ref r);
+
+/* emit_window.c: others, with their resolved arguments */
 int emit_pool(emitter *e, limn_ref r, const limn_type *a);
 int emit_conv(emitter *e, limn_ref r, const limn_type *a);
 int emit_conv3(emitter *e, limn_ref r);

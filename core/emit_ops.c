@@ -14,7 +14,7 @@ static void ops_three(limn_operand *o, const limn_shape *s, int dim,
   limn_view_dense(&o->v, 3, d);
 }
 
-static int ops_dim(const limn_type *a, int ndim) {
+int emit_dim(const limn_type *a, int ndim) {
   if (a->kind != LIMN_V_INT) return 0;
   return (int)(a->i < 0 ? a->i + ndim : a->i - 1);
 }
@@ -31,7 +31,7 @@ static int ops_row(emitter *e, limn_ref r, const limn_type *a, int kind) {
   limn_operand in[2], out;
   limn_step *s;
   int nin = n->op == OP_softmax_back || n->op == OP_log_softmax_back ? 2 : 1;
-  int dim = ops_dim(&a[nin], t->shape.ndim);
+  int dim = emit_dim(&a[nin], t->shape.ndim);
   int64_t len = t->shape.ndim ? t->shape.d[dim] : 1;
   for (int i = 0; i < nin; i++) {
     int64_t off;
@@ -51,96 +51,6 @@ static int ops_row(emitter *e, limn_ref r, const limn_type *a, int kind) {
   return 0;
 }
 
-static double ops_eps(const limn_type *a) {
-  if (a->kind == LIMN_V_NONE) return 1e-5;
-  return a->kind == LIMN_V_REAL ? a->f : (double)a->i;
-}
-
-/* layer_norm, rms_norm: arguments x weight bias first eps; their gradients: x g
- * weight first eps. */
-static int ops_norm(emitter *e, limn_ref r, const limn_type *a) {
-  const limn_arg *args = limn_node_args(e->g, r);
-  const limn_type *t = emit_type(e, r);
-  limn_operand in[3], out;
-  limn_step *s;
-  int op = limn_graph_node(e->g, r)->op;
-  bool back = op == OP_layer_norm_back || op == OP_rms_norm_back;
-  bool has[3] = {true, a[1].kind != LIMN_V_NONE, a[2].kind != LIMN_V_NONE};
-  int dim = a[3].kind == LIMN_V_INT ? ops_dim(&a[3], t->shape.ndim)
-                                    : t->shape.ndim - 1;
-  int nin = 0;
-  int64_t d[2] = {1, 1};
-  for (int i = 0; i < t->shape.ndim; i++) d[i >= dim] *= t->shape.d[i];
-  for (int i = 0; i < 3; i++) {
-    int64_t off;
-    bool rows = i == 0 || (back && i == 1);
-    if (!has[i]) continue;
-    LIMN_TRY(emit_operand(e, args[i], &in[nin]));
-    LIMN_TRY(emit_dense(e, &in[nin], t->dtype, r));
-    off = in[nin].v.offset;
-    limn_view_dense(&in[nin].v, rows ? 2 : 1, rows ? d : d + 1);
-    in[nin++].v.offset = off;
-  }
-  LIMN_TRY(emit_dest(e, r, &out));
-  if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
-  limn_view_dense(&out.v, 2, d);
-  LIMN_TRY(emit_step(e, LIMN_STEP_NORM, op, nin, 1, r, &s));
-  s->flag = back ? has[2] : has[1];
-  s->bias = !back && has[2];
-  s->eps = ops_eps(&a[4]);
-  for (int i = 0; i < nin; i++) emit_set(e, s, false, i, &in[i]);
-  emit_set(e, s, true, 0, &out);
-  return 0;
-}
-
-/* Sums over parts of the rows, then over the parts, whose number follows from
- * the shape, so that threads change nothing. Halves add up in float32. */
-static int ops_norm_sums(emitter *e, limn_ref r, const limn_type *a) {
-  const limn_node *n = limn_graph_node(e->g, r);
-  const limn_type *t = emit_type(e, r);
-  limn_arg xa = limn_node_args(e->g, r)[0];
-  const limn_type *xt = emit_type(e, xa.u.ref);
-  int acc = t->dtype == LIMN_F64 ? LIMN_F64 : LIMN_F32;
-  int64_t len = t->shape.d[1], d[2] = {1, len};
-  int dim = a[2].kind == LIMN_V_INT ? ops_dim(&a[2], xt->shape.ndim)
-                                    : xt->shape.ndim - 1;
-  limn_shape parts = {3, {1, 2, len}};
-  limn_operand in[2], part, sum, out;
-  limn_step *s;
-  LIMN_TRY(emit_dest(e, r, &out));
-  if (len == 0) return 0;
-  d[0] = limn_numel(dim, xt->shape.d);
-  parts.d[0] = LIMN_MAX(LIMN_MIN(d[0] / 64, 16), 1);
-  LIMN_TRY(emit_temp(e, acc, &parts, &part));
-  for (int i = 0; i < 2; i++) {
-    int64_t off;
-    LIMN_TRY(emit_operand(e, limn_node_args(e->g, r)[i], &in[i]));
-    LIMN_TRY(emit_dense(e, &in[i], t->dtype, r));
-    off = in[i].v.offset;
-    limn_view_dense(&in[i].v, 2, d);
-    in[i].v.offset = off;
-  }
-  LIMN_TRY(emit_step(e, LIMN_STEP_NORM, n->op, 2, 1, r, &s));
-  s->eps = ops_eps(&a[3]);
-  for (int i = 0; i < 2; i++) emit_set(e, s, false, i, &in[i]);
-  emit_set(e, s, true, 0, &part);
-  sum = out;
-  if (acc != t->dtype) LIMN_TRY(emit_temp(e, acc, &t->shape, &sum));
-  LIMN_TRY(emit_step(e, LIMN_STEP_REDUCE, OP_sum, 1, 1, r, &s));
-  s->nkeep = 1;
-  part.v.ndim = 2;
-  part.v.d[0] = 2 * len, part.v.s[0] = 1;
-  part.v.d[1] = parts.d[0], part.v.s[1] = 2 * len;
-  emit_set(e, s, false, 0, &part);
-  {
-    limn_operand flat = sum;
-    limn_view_dense(&flat.v, 1, part.v.d);
-    flat.v.offset = sum.v.offset;
-    emit_set(e, s, true, 0, &flat);
-  }
-  return acc == t->dtype ? 0 : emit_copy(e, &sum, &out, r);
-}
-
 /* argmax, argmin: over one dim, or over all as one row. */
 static int ops_arg(emitter *e, limn_ref r, const limn_type *a) {
   const limn_node *n = limn_graph_node(e->g, r);
@@ -149,7 +59,7 @@ static int ops_arg(emitter *e, limn_ref r, const limn_type *a) {
   limn_operand x, out;
   limn_step *s;
   bool all = a[1].kind != LIMN_V_INT;
-  int dim = all ? 0 : ops_dim(&a[1], xt->shape.ndim);
+  int dim = all ? 0 : emit_dim(&a[1], xt->shape.ndim);
   int64_t off, numel = limn_numel(xt->shape.ndim, xt->shape.d);
   limn_shape one = {1, {numel}};
   const limn_shape *xs = all ? &one : &xt->shape;
@@ -179,7 +89,7 @@ static int ops_sort(emitter *e, limn_ref r, const limn_type *a) {
   const limn_type *t = emit_type(e, r);
   limn_operand x, out;
   limn_step *s;
-  int dim = ops_dim(&a[1], t->shape.ndim);
+  int dim = emit_dim(&a[1], t->shape.ndim);
   int64_t off;
   LIMN_TRY(emit_operand(e, xa, &x));
   LIMN_TRY(emit_dense(e, &x, x.dtype, r));
@@ -258,7 +168,7 @@ static int ops_select(emitter *e, limn_ref r, const limn_type *a) {
   const limn_type *xt = emit_type(e, args[0].u.ref), *t = emit_type(e, r);
   limn_operand x, index, out;
   limn_step *s;
-  int dim = ops_dim(&a[1], xt->shape.ndim);
+  int dim = emit_dim(&a[1], xt->shape.ndim);
   int64_t off, m, d1[1];
   LIMN_TRY(emit_operand(e, args[0], &x));
   LIMN_TRY(emit_dense(e, &x, x.dtype, r));
@@ -293,7 +203,7 @@ static int ops_gather(emitter *e, limn_ref r, const limn_type *a) {
   LIMN_TRY(emit_dest(e, r, &out));
   if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
   LIMN_TRY(emit_step(e, LIMN_STEP_GATHER, OP_gather, 2, 1, r, &s));
-  s->dim = (uint8_t)ops_dim(&a[1], t->shape.ndim);
+  s->dim = (uint8_t)emit_dim(&a[1], t->shape.ndim);
   s->base = a[3].i;
   LIMN_TRY(emit_site(e, r, ops_what(&a[4]), &s->site));
   emit_set(e, s, false, 0, &x);
@@ -310,7 +220,7 @@ static int ops_add(emitter *e, limn_ref r, const limn_type *a, int kind) {
   const limn_type *t = emit_type(e, r);
   limn_operand index, v, out, target;
   limn_step *s;
-  int dim = ops_dim(&a[1], t->shape.ndim);
+  int dim = emit_dim(&a[1], t->shape.ndim);
   LIMN_TRY(ops_index(e, args[2], r, &index));
   LIMN_TRY(emit_operand(e, args[3], &v));
   LIMN_TRY(emit_dense(e, &v, t->dtype, r));
@@ -382,7 +292,7 @@ static int ops_cat(emitter *e, limn_ref r, const limn_type *a) {
   const limn_arg *list = &limn_node_args(e->g, r)[0];
   const limn_type *t = emit_type(e, r);
   limn_operand out, part;
-  int dim = ops_dim(&a[1], t->shape.ndim);
+  int dim = emit_dim(&a[1], t->shape.ndim);
   int64_t at = 0;
   LIMN_TRY(emit_home(e, r, &out));
   for (uint32_t i = 0; i < list->n; i++) {
@@ -510,11 +420,13 @@ int emit_special(emitter *e, limn_ref r) {
     case OP_softmax: case OP_log_softmax: case OP_softmax_back:
     case OP_log_softmax_back: return ops_row(e, r, a, LIMN_STEP_ROW);
     case OP_layer_norm: case OP_rms_norm: case OP_layer_norm_back:
-    case OP_rms_norm_back: return ops_norm(e, r, a);
+    case OP_rms_norm_back: return emit_norm(e, r, a);
     case OP_max_pool2_f32: case OP_max_pool2_f32_back:
       return emit_pool(e, r, a);
     case OP_layer_norm_sums: case OP_rms_norm_sums:
-      return ops_norm_sums(e, r, a);
+      return emit_norm_sums(e, r, a);
+    case OP_batch_norm_stats: case OP_batch_norm_sums:
+      return emit_batch(e, r);
     case OP_cumsum: case OP_cumprod: return ops_row(e, r, a, LIMN_STEP_CUM);
     case OP_argmax: case OP_argmin: return ops_arg(e, r, a);
     case OP_index_select: return ops_select(e, r, a);

@@ -6,7 +6,7 @@
 /* -- Plans -- */
 
 static const char *const explain_kinds[] = {
-    "group", "reduce", "matmul", "arg", "row", "norm", "cum", "select",
+    "group", "reduce", "matmul", "arg", "row", "norm", "batch", "cum", "select",
     "gather", "index_add", "scatter_add", "sort", "pool", "conv", "conv3",
     "linalg", "print", "cond", "while", "scan"};
 static const char *const explain_slots[] = {"input", "cell", "const", "out",

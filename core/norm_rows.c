@@ -168,22 +168,46 @@ limn_arg expand_rms_norm_back(limn_builder *b, const limn_arg *a) {
   return norm_back(b, a, false);
 }
 
+/* Two tensors of size 1 in dim 1 as one, in the first one's dtype. */
+static limn_arg norm_join(limn_builder *b, limn_arg x, limn_arg y) {
+  limn_arg two[2] = {x, y};
+  two[1] = limn_build2(b, OP_convert, y, limn_build1(b, OP_dtypeof, x));
+  return limn_build2(b, OP_cat, limn_build_list(b, two, 2), limn_aint(1));
+}
+
+/* Number i of what is joined in x. */
+static limn_arg norm_part(limn_builder *b, limn_arg x, int i) {
+  limn_arg first[LIMN_MAXDIM], last[LIMN_MAXDIM], one[LIMN_MAXDIM];
+  int rank = limn_arg_rank(b, x);
+  limn_arg a[5] = {x};
+  for (int d = 0; d < rank; d++) {
+    first[d] = limn_aint(d ? 1 : i);
+    last[d] = limn_aint(d ? -1 : i);
+    one[d] = limn_aint(1);
+  }
+  a[1] = limn_build_list(b, first, rank);
+  a[2] = limn_build_list(b, last, rank);
+  a[3] = limn_build_list(b, one, rank);
+  a[4] = limn_build_list(b, NULL, 0);
+  return limn_build(b, OP_slice, a, 5);
+}
+
 /* The two rows of sums, over the dims before `first`. */
 static limn_arg norm_sums(limn_builder *b, const limn_arg *a, bool centred) {
   limn_arg dims = norm_dims(b, a[X], a[2]), d = a[X], two[2], lead, row;
-  limn_arg all[LIMN_MAXDIM];
+  limn_arg all[LIMN_MAXDIM], sizes[2] = {limn_aint(1), limn_aint(-1)};
   int n = limn_arg_rank(b, a[X]) - (dims.tag == LIMN_A_LIST ? (int)dims.n : 0);
   for (int i = 0; i < n; i++) all[i] = limn_aint(i + 1);
   lead = limn_build_list(b, all, n);
+  row = limn_build_list(b, sizes, 2);
   if (centred) d = norm_centre(b, a[X], dims);
   d = MUL(d, norm_scale(b, d, dims, a[3]));
   two[0] = MUL(a[G], d), two[1] = a[G];
   for (int i = 0; i < 2; i++) {
     if (n) two[i] = limn_build_reduce(b, OP_sum, two[i], lead, false);
-    row = limn_build_list(b, (limn_arg[]){limn_aint(-1)}, 1);
     two[i] = limn_build2(b, OP_reshape, two[i], row);
   }
-  return limn_build2(b, OP_stack, limn_build_list(b, two, 2), limn_aint(1));
+  return norm_join(b, two[0], two[1]);
 }
 
 limn_arg expand_layer_norm_sums(limn_builder *b, const limn_arg *a) {
@@ -197,16 +221,7 @@ limn_arg expand_rms_norm_sums(limn_builder *b, const limn_arg *a) {
 /* Row i of the sums, as the weight or bias that it is the gradient of. */
 static limn_arg norm_row(limn_builder *b, limn_arg sums, int i,
                          limn_arg like) {
-  limn_arg first[2] = {limn_aint(i), limn_aint(1)}, a[5];
-  limn_arg last[2] = {limn_aint(i), limn_aint(-1)};
-  limn_arg step[2] = {limn_aint(1), limn_aint(1)};
-  a[0] = sums;
-  a[1] = limn_build_list(b, first, 2);
-  a[2] = limn_build_list(b, last, 2);
-  a[3] = limn_build_list(b, step, 2);
-  a[4] = limn_build_list(b, step, 1);
-  sums = limn_build(b, OP_slice, a, 5);
-  sums = limn_build2(b, OP_reshape_like, sums, like);
+  sums = limn_build2(b, OP_reshape_like, norm_part(b, sums, i), like);
   return limn_fold_like(b, sums, like);
 }
 
@@ -246,16 +261,44 @@ void grad_rms_norm(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
 enum { BATCH_MEAN = 1, BATCH_VAR, BATCH_WEIGHT, BATCH_BIAS, BATCH_OWN,
        BATCH_EPS };
 
+/* x, which has channels, and its shape with all else 1. */
+static int batch_x(limn_context *c, const limn_type *x, limn_shape *each) {
+  if (x->shape.ndim < 2)
+    return limn_fail(c, LIMN_ESHAPE, "x has %d dims; dim 2 holds the channels",
+                     x->shape.ndim);
+  each->ndim = x->shape.ndim;
+  for (int i = 0; i < each->ndim; i++) each->d[i] = i == 1 ? x->shape.d[1] : 1;
+  return 0;
+}
+
+/* Two numbers per channel, which are no halves. */
+static int batch_two(limn_context *c, limn_shape *each, limn_type *out) {
+  each->d[0] = 2;
+  return limn_rule_result(c, out->dtype == LIMN_F64 ? LIMN_F64 : LIMN_F32,
+                          each, out);
+}
+
+int infer_batch_stats(limn_context *c, const limn_type *a, limn_type *out) {
+  limn_shape each;
+  LIMN_TRY(limn_rule_tensor(c, &a[X], "x", out));
+  LIMN_TRY(batch_x(c, out, &each));
+  return batch_two(c, &each, out);
+}
+
+int infer_batch_sums(limn_context *c, const limn_type *a, limn_type *out) {
+  limn_shape each;
+  LIMN_TRY(norm_pair(c, a, "x", out));
+  LIMN_TRY(batch_x(c, out, &each));
+  LIMN_TRY(norm_affine(c, &a[2], "mean", "wants", &each, out));
+  return batch_two(c, &each, out);
+}
+
 int infer_batch_norm(limn_context *c, const limn_type *a, limn_type *out) {
   limn_shape s = {1, {0}}, each;
   LIMN_TRY(limn_rule_tensor(c, &a[X], "x", out));
-  if (out->shape.ndim < 2)
-    return limn_fail(c, LIMN_ESHAPE, "x has %d dims; dim 2 holds the channels",
-                     out->shape.ndim);
+  LIMN_TRY(batch_x(c, out, &each));
   if (!limn_dtype_float(out->dtype)) out->dtype = LIMN_F32;
   s.d[0] = out->shape.d[1];
-  each.ndim = out->shape.ndim;
-  for (int i = 0; i < each.ndim; i++) each.d[i] = i == 1 ? s.d[0] : 1;
   LIMN_TRY(norm_affine(c, &a[BATCH_MEAN], "mean", "wants", &each, out));
   LIMN_TRY(norm_affine(c, &a[BATCH_VAR], "variance", "wants", &each, out));
   LIMN_TRY(norm_affine(c, &a[BATCH_WEIGHT], "weight", "has channels", &s,
@@ -269,6 +312,22 @@ static limn_arg batch_dims(limn_builder *b, limn_arg x) {
   int n = 1, rank = limn_arg_rank(b, x);
   for (int i = 3; i <= rank; i++) d[n++] = limn_aint(i);
   return limn_build_list(b, d, n);
+}
+
+limn_arg expand_batch_norm_stats(limn_builder *b, const limn_arg *a) {
+  limn_arg x = limn_build1(b, OP_widen, a[X]), dims = batch_dims(b, x), mean;
+  mean = MEAN(x);
+  return norm_join(b, mean, MEAN(SQUARE(SUB(x, mean))));
+}
+
+limn_arg expand_batch_norm_sums(limn_builder *b, const limn_arg *a) {
+  limn_arg x[3] = {a[X], a[G], a[2]}, dims, by, sum;
+  limn_widen_args(b, x, 3);
+  dims = batch_dims(b, x[0]);
+  by = MUL(x[1], SUB(x[0], x[2]));
+  by = limn_build_reduce(b, OP_sum, by, dims, true);
+  sum = limn_build_reduce(b, OP_sum, x[1], dims, true);
+  return norm_join(b, by, sum);
 }
 
 /* 1 / sqrt(var + eps), times the weight when that is wanted and there. */
@@ -305,15 +364,15 @@ limn_arg expand_batch_norm(limn_builder *b, const limn_arg *a) {
  * mean and var are constants. Ioffe and Szegedy 2015. */
 void grad_batch_norm(limn_builder *b, const limn_arg *args, limn_arg y,
                      limn_arg g, limn_arg *out) {
-  limn_arg dims = batch_dims(b, args[X]), a[7], d, sum, by, t;
+  limn_arg dims = batch_dims(b, args[X]), a[7], d, sums, sum, by, t;
   (void)y;
   memcpy(a, args, sizeof a);
   limn_widen_args(b, a, 5);
   limn_widen_args(b, &g, 1);
   d = SUB(a[X], a[BATCH_MEAN]);
-  by = MUL(g, d);
-  by = limn_build_reduce(b, OP_sum, by, dims, true);
-  sum = limn_build_reduce(b, OP_sum, g, dims, true);
+  sums = limn_build3(b, OP_batch_norm_sums, a[X], g, a[BATCH_MEAN]);
+  by = norm_part(b, sums, 1);
+  sum = norm_part(b, sums, 2);
   if (limn_grad_wants(&out[BATCH_BIAS])) {
     t = limn_build2(b, OP_reshape_like, sum, args[BATCH_BIAS]);
     out[BATCH_BIAS] = limn_fold_like(b, t, args[BATCH_BIAS]);

@@ -234,6 +234,8 @@ S(rms_norm_back, "x:T g:T weight:T? first:d=-1 eps:r=1e-05", infer_norm_back, A_
 S(layer_norm_sums, "x:T g:T first:d=-1 eps:r=1e-05", infer_norm_sums, TWO, expand_layer_norm_sums, NULL, "The gradients of layer_norm's weight and bias, where its result has the gradient g, as two rows.")
 S(rms_norm_sums, "x:T g:T first:d=-1 eps:r=1e-05", infer_norm_sums, TWO, expand_rms_norm_sums, NULL, "The same of rms_norm.")
 S(batch_norm, "x:T mean:T var:T weight:T? bias:T? own:b=true eps:r=1e-05", infer_batch_norm, A_, expand_batch_norm, grad_batch_norm, "x less mean, over sqrt(var + eps), per position in dim 2; times weight, plus bias. To gradients mean and var are x's own, or (own = false) constants.")
+S(batch_norm_stats, "x:T", infer_batch_stats, A_, expand_batch_norm_stats, NULL, "Mean and biased variance per position in dim 2, [2, channels, 1, ...]; of float16 and bfloat16 in float32.")
+S(batch_norm_sums, "x:T g:T mean:T", infer_batch_sums, A_, expand_batch_norm_sums, NULL, "The sums of g (x - mean) and of g per position in dim 2, [2, channels, 1, ...]: what the gradients of batch_norm are made of.")
 S(cumsum,   "x:T dim:d reverse:b=false", infer_cum, A_, NULL, grad_cumsum, "Running sum along dim; reverse: from the end.")
 S(cumprod,  "x:T dim:d", infer_cum, A_, NULL, grad_cumprod, "Running product along dim.")
 S(matmul,   "x:T y:T trans_x:b=false trans_y:b=false", infer_matmul, MATMUL, NULL, grad_matmul, "Matrix product, batched; one-dim operands as vectors.")

@@ -178,6 +178,45 @@ static bool simp_slice_all(const limn_graph *g, const limn_arg *a) {
          simp_all(g, a[3], 1) && a[4].tag == LIMN_A_LIST && a[4].n == 0;
 }
 
+/* The position from 1 of a slice that takes only that one of dim `dim`, and all
+ * of the others; else 0. */
+static int64_t simp_position(const limn_graph *g, const limn_arg *a, int rank,
+                             int dim) {
+  int64_t at = 0;
+  if (a[1].tag != LIMN_A_LIST || a[2].tag != LIMN_A_LIST || dim < 0 ||
+      (int)a[1].n != rank || (int)a[2].n != rank || !simp_all(g, a[3], 1) ||
+      a[4].tag != LIMN_A_LIST || a[4].n > 0)
+    return 0;
+  for (int i = 0; i < rank; i++) {
+    limn_arg first = simp_item(g, a[1], (uint32_t)i);
+    limn_arg last = simp_item(g, a[2], (uint32_t)i);
+    if (i == dim && simp_same(g, first, last) && first.tag == LIMN_A_INT)
+      at = first.u.i;
+    else if (!simp_is_int(first, 1) || !simp_is_int(last, -1))
+      return 0;
+  }
+  return LIMN_MAX(at, 0);
+}
+
+/* One of the values that cat joins, each of which has size 1 there; they are of
+ * one dtype. */
+static int simp_part(const limn_graph *g, const limn_arg *a, limn_arg *out) {
+  const limn_arg *cat = simp_is(g, a[0], OP_cat);
+  int rank = simp_rank(g, a[0]), dim = cat ? simp_dim(cat[1], rank) : -1;
+  int64_t at = simp_position(g, a, rank, dim);
+  if (!at || cat[0].tag != LIMN_A_LIST || at > cat[0].n) return SIMP_KEEP;
+  for (uint32_t i = 0; i < cat[0].n; i++) {
+    limn_arg x[2] = {simp_item(g, cat[0], i), limn_aint(dim + 1)}, size;
+    int did = SIMP_CHANGED;
+    if (!limn_simp_dtype_eq(g, x[0], simp_item(g, cat[0], 0)))
+      return SIMP_KEEP;
+    while (did == SIMP_CHANGED) did = limn_simp_size(g, x, &size);
+    if (did != SIMP_REPLACED || !simp_is_int(size, 1)) return SIMP_KEEP;
+  }
+  *out = simp_item(g, cat[0], (uint32_t)at - 1);
+  return SIMP_REPLACED;
+}
+
 /* A view that is the view of something older, or nothing at all. */
 static int simp_view(simp *s, limn_ref r, int op, limn_arg *a, limn_arg *out) {
   const limn_arg *x = NULL;
@@ -210,7 +249,8 @@ static int simp_view(simp *s, limn_ref r, int op, limn_arg *a, limn_arg *out) {
   case OP_unsqueeze:
     return simp_squeeze(s->g, op, a, out);
   case OP_slice:
-    return simp_slice_all(s->g, a) ? SIMP_REPLACED : SIMP_KEEP;
+    if (simp_slice_all(s->g, a)) return SIMP_REPLACED;
+    return simp_part(s->g, a, out);
   default:
     break;
   }

@@ -83,6 +83,10 @@ static limn_arg simp_dtype_step(const limn_graph *g, limn_arg x) {
     return a[0];
   case OP_full_like:
     return a[2].tag == LIMN_A_NONE ? a[0] : limn_none();
+  case OP_convert:
+    if (a[1].tag != LIMN_A_REF || simp_node(g, a[1])->op != OP_dtypeof)
+      return limn_none();
+    return g->args[simp_node(g, a[1])->args];
   case OP_fold_like:
     return a[1];
   default:

@@ -24,6 +24,23 @@ typedef struct {
   void (*clear_wide)(void *wide, int64_t n);
 } limn_cpu_fold;
 
+/* Of float or of double elements; rows are rs apart, `ahead` as below. */
+enum { BATCH_COLUMNS = 256 }; /* at most */
+typedef struct {
+  /* The mean of rows x n elements, and the squares of what is off it. */
+  void (*moments)(const void *x, int64_t rs, int64_t rows, int64_t n,
+                  size_t ahead, double out[2]);
+  /* out[0] += the sum of g (x - mean), out[1] += that of g. */
+  void (*cross)(const void *x, const void *g, int64_t rs, int64_t rows,
+                int64_t n, double mean, size_t ahead, double out[2]);
+  /* The same for each of n columns; these set their results. */
+  void (*columns)(const void *x, int64_t rs, int64_t rows, int64_t n,
+                  size_t ahead, double *mean, double *square);
+  void (*crosses)(const void *x, const void *g, int64_t rs, int64_t rows,
+                  int64_t n, const double *mean, size_t ahead, double *by,
+                  double *sum);
+} limn_cpu_batch;
+
 typedef struct {
   /* n elements of dtype, `stride` elements apart, as T. F32: from float16,
    * bfloat16 and float32; F64: from float64; I64: from ints and bool. */
@@ -68,6 +85,7 @@ typedef struct {
   /* out[i] = y[i] (g[i] - s), or with log g[i] - e^y[i] s; ahead of out. */
   void (*row_back)(const float *y, const float *g, float s, bool log,
                    float *out, int64_t n, size_t ahead);
+  limn_cpu_batch batch[2]; /* float, double */
   /* A plane's windows, see cpu_pool_isa.h. rows: scratch. */
   void (*pool)(const limn_view *v, const float *x, float *rows, float *out);
   void (*pool_back)(const limn_view *v, const float *x, const float *y,
@@ -149,6 +167,8 @@ void limn_cpu_reduce_discard(limn_device *d, limn_step *s);
 int limn_cpu_conv_prepare(limn_device *d, limn_step *s);
 int limn_cpu_row_prepare(limn_device *d, limn_step *s);
 int limn_cpu_norm_prepare(limn_device *d, limn_step *s);
+int limn_cpu_batch_prepare(limn_device *d, limn_step *s);
+void limn_cpu_batch_discard(limn_device *d, limn_step *s);
 int limn_cpu_pool_prepare(limn_device *d, limn_step *s);
 int limn_cpu_arg_prepare(limn_device *d, limn_step *s);
 int limn_cpu_cum_prepare(limn_device *d, limn_step *s);

@@ -517,6 +517,7 @@ static void loops_row_back(const float *y, const float *g, float s, bool log,
     NORM_LOOP(y[j] * (g[j] - s))
 }
 
+#include "cpu_batch_isa.h"
 #include "cpu_conv_isa.h"
 #include "cpu_pool_isa.h"
 
@@ -542,6 +543,7 @@ const limn_cpu_loops LOOPS_TABLE = {
     loops_norm_add,
     loops_dot,
     loops_row_back,
+    {BATCH_TABLE(f32), BATCH_TABLE(f64)},
     loops_pool,
     loops_pool_back,
     conv_input,

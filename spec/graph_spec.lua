@@ -173,6 +173,33 @@ describe("Passes", function()
     assert.are.equal(plain[where], text, env)
   end
 
+  it("take a part of what cat joins for that part, where it is one", function()
+    local a = limn.randn(2, 3)
+    local function steps(f)
+      local g = limn.trace(f, a)
+      for _, n in ipairs {2, 1, 4} do
+        local x = limn.randn(n, 3)
+        U.equal(g(x), U.flat(f(x)))
+      end
+      return tonumber(g:explain(limn.randn(2, 3)):match ": (%d+) steps")
+    end
+    local function joined(x, k)
+      return limn.cat({x:unsqueeze(1), (-x):unsqueeze(1)}, 1)[{{k, k}}]
+    end
+    local one = steps(function(x) return x:unsqueeze(1):exp() end)
+    local two = steps(function(x) return (-x):unsqueeze(1):exp() end)
+    assert.are.equal(one, steps(function(x) return joined(x, 1):exp() end))
+    assert.are.equal(two, steps(function(x) return joined(x, 2):exp() end))
+    -- Of other sizes or dtypes they stay as they are.
+    assert.is_true(two < steps(function(x)
+      return limn.cat({x, -x}, 1)[{{2, 2}}]:exp()
+    end))
+    assert.is_true(one < steps(function(x)
+      local y = limn.cat({x:unsqueeze(1), x:to "float64":unsqueeze(1)}, 1)
+      return y[{{1, 1}}]:exp()
+    end))
+  end)
+
   it("can be switched off one by one, and results stay", function()
     for _, opt in ipairs {"-all", "-fuse", "-simplify"} do
       same("LIMN_OPT=" .. opt)

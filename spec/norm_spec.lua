@@ -222,6 +222,129 @@ describe("Gradients of", function()
   end)
 end)
 
+-- What batch norm takes of the channels, forwards and backwards: rows
+-- batch_norm_stats and batch_norm_sums.
+describe("Statistics of channels", function()
+  local ops = require "limn.core".ops
+
+  -- Two numbers per channel of x, and of x and g, in double from x:to(dtype).
+  local function two(x, g, dims)
+    local mean = x:mean {dim = dims, keepdim = true}
+    local d = x - mean
+    return limn.cat({mean, d:square():mean {dim = dims, keepdim = true}}, 1),
+      limn.cat({(g * d):sum(dims, true), g:sum(dims, true)}, 1)
+  end
+
+  local function agree(x, g, dev, name)
+    local dims = {1}
+    for i = 3, x:dim() do dims[#dims + 1] = i end
+    for dtype, tol in pairs {float32 = 1e-5, float64 = 1e-12,
+                             float16 = 1e-5} do
+      local a, b = x:to(dtype):to(dev), g:to(dtype):to(dev)
+      local want, sums = two(a:to "float64", b:to "float64", dims)
+      local got = ops.batch_norm_stats(a)
+      local wide = dtype == "float64" and "float64" or "float32"
+      assert.are.equal(wide, got.dtype)
+      U.close(got:to "float64", want, tol, "max", name .. " " .. dtype)
+      got = ops.batch_norm_sums(a, b, want[{{1, 1}}]:to(wide))
+      assert.are.equal(wide, got.dtype)
+      U.close(got:to "float64", sums, tol, "max", name .. " " .. dtype)
+    end
+  end
+
+  it("are those of float64 for rows of any length and number", function()
+    U.each_device(function(dev)
+      for _, shape in ipairs {{1000, 3}, {5, 64}, {37, 300}, {7, 5, 2},
+                              {300, 7, 3, 3}, {4, 8, 130}, {9, 2, 1000},
+                              {3, 2, 4097}, {1, 1, 70000}} do
+        local x = limn.randn(shape) * 2 + 3
+        agree(x, limn.randn(shape), dev, table.concat(shape, " "))
+      end
+    end)
+  end)
+
+  it("take channels that lie last, or anyhow", function()
+    U.each_device(function(dev)
+      local x, g = limn.randn(6, 50, 7) + 1, limn.randn(6, 50, 7)
+      x, g = x:to(dev), g:to(dev)
+      agree(x:transpose(2, 3), g:transpose(2, 3), dev, "both")
+      agree(x:transpose(2, 3), g:transpose(2, 3) + 0, dev, "one")
+      agree(x:permute(3, 2, 1), g:permute(3, 2, 1), dev, "other dims")
+    end)
+  end)
+
+  it("do not cancel where the mean is large and moves", function()
+    local steps = limn.arange(1, 4096):reshape(64, 1, 64):to "float32"
+    for _, x in ipairs {limn.randn(64, 2, 64) * 0.1 + 4096,
+                        limn.randn(64, 2, 64) + steps,
+                        (limn.randn(64, 2, 64) + steps):reshape(64, 128),
+                        limn.randn(2, 2, 9000) * 0.1 + 4096} do
+      local dims = {1, x:dim() > 2 and 3 or nil}
+      local got = ops.batch_norm_stats(x)[2]
+      local want = x:to "float64":var {dim = dims, unbiased = false}
+      U.close(got, U.flat(want), 1e-4)
+    end
+  end)
+
+  it("of no values are no numbers, and sums of none are 0", function()
+    U.each_device(function(dev)
+      for _, shape in ipairs {{0, 3}, {0, 3, 5}, {2, 3, 0}} do
+        local x = limn.ones(shape):to(dev)
+        local got = ops.batch_norm_stats(x)
+        assert.are.equal(6, got:isnan():to "int64":sum():item())
+        got = ops.batch_norm_sums(x, x, got[{{1, 1}}])
+        U.close(got, {0, 0, 0, 0, 0, 0}, 0, 1)
+      end
+    end)
+  end)
+
+  it("are the same bit for bit for every number of threads", function()
+    local source = [[
+      local limn = require "limn"
+      local ops = require "limn.core".ops
+      limn.manual_seed(2)
+      for _, shape in ipairs {{40000, 8}, {8, 3, 20000}, {64, 64, 33}} do
+        local x, g = limn.randn(shape), limn.randn(shape)
+        local two = ops.batch_norm_stats(x)
+        for _, y in ipairs {two, ops.batch_norm_sums(x, g, two[{{1, 1}}])} do
+          for _, v in ipairs(y:reshape(-1):totable()) do
+            io.write(("%.17g "):format(v))
+          end
+        end
+      end]]
+    local one = U.lua(source, "LIMN_THREADS=1 LIMN_DEVICES=cpu")
+    assert.matches("^[%d%.e -]+$", one)
+    for _, n in ipairs {2, 3} do
+      local text = U.lua(source, "LIMN_DEVICES=cpu LIMN_THREADS=" .. n)
+      assert.are.equal(one, text)
+    end
+  end)
+
+  it("are a step on the CPU, and nothing is copied for them elsewhere",
+  function()
+    local function f(x, w, b)
+      return (nn.batch_norm(x, {weight = w, bias = b, training = true}))
+    end
+    local x, w, b = limn.randn(4, 3, 5), limn.randn(3), limn.randn(3)
+    local forward = limn.trace(f, x, w, b)
+    local back = limn.trace(function(...)
+      return limn.grad(function(p) return f(unpack(p)):square():sum() end) {...}
+    end, x, w, b)
+    U.each_device(function(dev)
+      local on = {x:to(dev), w:to(dev), b:to(dev)}
+      local text = forward:explain(unpack(on))
+      assert.matches(dev == "cpu" and ": 3 steps" or ": 5 steps", text)
+      text = back:explain(unpack(on))
+      if dev == "cpu" then
+        assert.matches("batch_norm_sums", text)
+        assert.is_nil(text:find "reduce")
+      else
+        assert.is_nil(text:find("{ load store }", 1, true), text)
+      end
+    end)
+  end)
+end)
+
 describe("BatchNorm", function()
   it("multiplies and adds once per element in inference", function()
     local function call(x, p)

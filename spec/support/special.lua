@@ -595,7 +595,8 @@ S.elsewhere = {
   layer_norm_back = "norm_spec.lua", rms_norm_back = "norm_spec.lua",
   layer_norm_sums = "norm_spec.lua", rms_norm_sums = "norm_spec.lua",
   softmax_back = "norm_spec.lua", log_softmax_back = "norm_spec.lua",
-  batch_norm = "norm_spec.lua",
+  batch_norm = "norm_spec.lua", batch_norm_stats = "norm_spec.lua",
+  batch_norm_sums = "norm_spec.lua",
 }
 
 return S

@@ -245,14 +245,11 @@ instance(3)
 
 -- -- Over a batch ----------------------------------------------------------
 
--- All dims but the channels, and how many elements a channel has.
-local function batch_dims(x)
-  local dims, n = {1}, x:size(1)
-  for d = 3, x:dim() do
-    dims[#dims + 1] = d
-    n = n * x:size(d)
-  end
-  return dims, n
+-- How many elements a channel has.
+local function per_channel(x)
+  local n = x:size(1)
+  for d = 3, x:dim() do n = n * x:size(d) end
+  return n
 end
 
 -- x, if it has more than n = 1 value per channel, or does not train: `on` is a
@@ -285,10 +282,9 @@ end
 
 -- Mean and biased variance of n values per channel, in the rank of x; of
 -- halves in float32.
-local function statistics(x, dims, n)
-  x = wide.widen(x)
-  local mean = x:mean {dim = dims, keepdim = true}
-  local var = x:var {dim = dims, keepdim = true, unbiased = false}
+local function statistics(x, n)
+  local two = core.ops.batch_norm_stats(x)
+  local mean, var = two[{{1, 1}}], two[{{2, 2}}]
   return some(mean, n, 0), some(var, n, 1)
 end
 
@@ -351,9 +347,9 @@ function M.batch_norm(x, options)
                         channels(o.running_var, x):unsqueeze(1), false, own)
     return y
   end
-  local dims, n = batch_dims(x)
+  local n = per_channel(x)
   x = trains("batch_norm", x, n, true)
-  local mean, var = statistics(x, dims, n)
+  local mean, var = statistics(x, n)
   if running and core.type(o.running_mean) == "cell" then
     local put, share = writer(n, true), o.momentum or 0.1
     put(o.running_mean, blend, mean, share)
@@ -410,9 +406,9 @@ local function batch(nd, low)
     check.fits(self, x, low, nd + 2, 2, self.channels,
                layout(self.channels, nd))
     if not self.running_mean then
-      local dims, n = batch_dims(x)
+      local n = per_channel(x)
       x = trains(self, x, n, true)
-      local mean, var = statistics(x, dims, n)
+      local mean, var = statistics(x, n)
       local y = normalise(x, mean, var, true, self)
       return y
     end
@@ -425,9 +421,9 @@ local function batch(nd, low)
       local y = normalise(x, old_mean, old_var, false, self)
       return y
     end
-    local dims, n = batch_dims(x)
+    local n = per_channel(x)
     x = trains(self, x, n, on)
-    local mean, var = statistics(x, dims, n)
+    local mean, var = statistics(x, n)
     take_up(self, mean, var, n, on)
     if tracing then
       mean = limn.where(on, mean, old_mean)
