@@ -130,8 +130,8 @@ static void conv_run(const limn_step *s, const limn_bind *b, int64_t t0,
     conv_clear(&k, (r1 - r0) * k.tw, n, v);
     for (int64_t i = 0; i < 16; i++)
       cpu->gemm->run(0, k.O, 0, n, k.C, n, u + i * k.O * k.C, k.C, 1,
-                     v + i * k.vstep, k.T, 1, m + i * k.mstep, k.T, NULL,
-                     false, rest);
+                     v + i * k.vstep, k.T, 1,
+                     &(limn_gemm_out){.c = m + i * k.mstep, .ldc = k.T}, rest);
     conv_out(&k, cpu->loops, m, r0, r1, out, lines + 4 * k.line);
   }
   limn_cpu_give(cpu, slot);

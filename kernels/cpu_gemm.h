@@ -1,23 +1,24 @@
 /* Single-precision matrix products on the CPU, one table of kernels per
  * instruction set.
  *
- * C (M x N) = A (M x K) * B (K x N)  [+ bias per column]  [+ C]
+ * C (M x N) = A (M x K) * B (K x N)  [+ bias per column]  [+ C]  [+ D]
  *
  * All matrices are float32 and given as a pointer and strides counted in
  * floats, so transposed operands are only swapped strides:
  *   A  element (m,k) at a[m*ars + k*acs]; either stride may be anything,
  *      fast when one of them is 1 (plain, or transposed as in X^T dY)
  *   B  element (k,n) at b[k*brs + n*bcs]; likewise
- *   C  element (m,n) at c[m*ldc + n]; must not overlap A, B or bias
- *   bias  N floats, or NULL
+ *   C  element (m,n) at c[m*ldc + n]; must not overlap what is read
+ *   D  element (m,n) at add[m*ldadd + n]
+ *   bias  N floats
  *
  * Nothing here allocates, starts threads or keeps state: the caller owns every
  * buffer and may call from several threads on disjoint parts of C. A part is
  * rows [m0,m1) x columns [n0,n1); the pointers always name the whole matrices
  * (element (0,0)). Pointers need only the alignment of a float; `packed` and
  * `scratch` are fastest on 64 bytes. No element outside the operands is read,
- * and none outside the part is written. M, N or K may be 0: with K = 0, C is
- * bias, 0, or unchanged (acc).
+ * and none outside the part is written. M, N or K may be 0: with K = 0 the
+ * product is 0.
  *
  * The sum over k runs in an order that depends on the shape of the part's
  * rows, so results agree between splits, and between instruction sets, to
@@ -30,6 +31,16 @@
 
 /* Parts of a packed product begin at a multiple of this many columns. */
 #define LIMN_GEMM_SPLIT 64
+
+/* C, and what is added to a product before it goes there. */
+typedef struct {
+  float *c;
+  int64_t ldc;
+  const float *bias; /* or NULL */
+  bool acc;          /* add C as it was */
+  const float *add;  /* D, added last; or NULL */
+  int64_t ldadd;
+} limn_gemm_out;
 
 typedef struct limn_gemm_kernels {
   const char *name; /* "base", "avx2", "avx512" */
@@ -44,14 +55,12 @@ typedef struct limn_gemm_kernels {
                float *packed);
 
   /* The part [m0,m1) x [n0,n1) with B packed; n0 a multiple of
-   * LIMN_GEMM_SPLIT, n1 another or N. acc: add to C instead of replacing;
-   * bias, if any, is added in both cases. */
+   * LIMN_GEMM_SPLIT, n1 another or N. */
   void (*run_packed)(int64_t m0, int64_t m1, int64_t n0, int64_t n1, int64_t K,
                      int64_t N, const float *a, int64_t ars, int64_t acs,
-                     const float *packed, float *c, int64_t ldc,
-                     const float *bias, bool acc);
+                     const float *packed, const limn_gemm_out *out);
 
-  /* Floats of scratch `run` needs for a part of N columns: at most 512 KiB.
+  /* Floats of scratch `run` needs for a part of N columns: at most 1 MiB.
    * Grows with K and N, so the size for a whole serves any of its parts. */
   int64_t (*scratch_size)(int64_t K, int64_t N);
 
@@ -59,8 +68,8 @@ typedef struct limn_gemm_kernels {
    * scratch; what it holds before and after means nothing. */
   void (*run)(int64_t m0, int64_t m1, int64_t n0, int64_t n1, int64_t K,
               int64_t N, const float *a, int64_t ars, int64_t acs,
-              const float *b, int64_t brs, int64_t bcs, float *c, int64_t ldc,
-              const float *bias, bool acc, float *scratch);
+              const float *b, int64_t brs, int64_t bcs,
+              const limn_gemm_out *out, float *scratch);
 } limn_gemm_kernels;
 
 /* The table for `isa`: 0 the best this CPU has, 1 base, 2 AVX2 with FMA,

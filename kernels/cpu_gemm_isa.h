@@ -22,7 +22,9 @@ enum {
   KC = GEMM_KC,
   NC = GEMM_NC,
   PACK_ROWS = 8,
-  AS = (MR + VL - 1) / VL * VL /* row stride of a packed sliver of A */
+  LINE = 16, /* floats of a cache line */
+  AS = (MR + VL - 1) / VL * VL, /* row stride of a packed sliver of A */
+  GROUP = 128 / MR              /* slivers that are packed at once */
 };
 _Static_assert(LIMN_GEMM_SPLIT % (2 * GEMM_VL) == 0, "panel width");
 _Static_assert(GEMM_NC % LIMN_GEMM_SPLIT == 0, "whole panels per block");
@@ -176,10 +178,7 @@ typedef struct {
   int64_t K;
   const float *a, *b; /* at the tile's first row / column */
   int64_t as, bs;     /* stride of A between rows or ks (see tile); of B */
-  float *c;
-  int64_t cs;
-  const float *bias; /* at the tile's column, or NULL */
-  bool acc;
+  limn_gemm_out out;  /* at the tile's first row and column */
 } gemm_tile;
 
 /* The products of one k: a column of A by a row of B, added to the sums. */
@@ -193,17 +192,34 @@ INLINE void tile_step(int mr, int nv, bool plain, vec *sum, const float *a,
   }
 }
 
+/* What is added in the end is on its way while the tile multiplies: rows that
+ * far apart are nothing that the processor foresees. */
+INLINE void tile_fetch(int mr, const float *p, int64_t ps) {
+  UNROLL for (int i = 0; i < mr; i++)
+    UNROLL for (int j = 0; j < NR; j += LINE)
+      __builtin_prefetch(p + i * ps + j);
+}
+
+INLINE void tile_add(int mr, int nv, vec *sum, const float *p, int64_t ps) {
+  UNROLL for (int i = 0; i < mr; i++)
+    UNROLL for (int v = 0; v < nv; v++)
+      sum[i * nv + v] += load(p + i * ps + v * VL);
+}
+
 /* mr rows x nv vectors of C, all constants here. `plain`: A is read at
  * row*as + k, else at k*as + row. With few rows, several sets of sums take
  * turns over k: an addition takes 4 cycles, and two may begin in each. */
 INLINE void tile(int mr, int nv, bool plain, const gemm_tile *t) {
   const int sets = mr * nv >= 8 ? 1 : mr * nv >= 4 ? 2 : 4;
-  const int64_t as = t->as, bs = t->bs, K = t->K, cs = t->cs;
+  const int64_t as = t->as, bs = t->bs, K = t->K;
+  const limn_gemm_out *o = &t->out;
   const int64_t ak = plain ? 1 : as;
   const float *a = t->a, *b = t->b;
   vec sum[MR * NV < 16 ? 16 : MR * NV];
   UNROLL for (int i = 0; i < sets * mr * nv; i++) sum[i] = (vec){0};
   int64_t k = 0;
+  if (o->add) tile_fetch(mr, o->add, o->ldadd);
+  if (o->acc) tile_fetch(mr, o->c, o->ldc);
   if (sets > 1)
     for (; k + sets <= K; k += sets)
       UNROLL for (int u = 0; u < sets; u++, a += ak, b += bs)
@@ -212,17 +228,15 @@ INLINE void tile(int mr, int nv, bool plain, const gemm_tile *t) {
     tile_step(mr, nv, plain, sum, a, as, b);
   UNROLL for (int u = 1; u < sets; u++)
     UNROLL for (int i = 0; i < mr * nv; i++) sum[i] += sum[u * mr * nv + i];
-  if (t->bias)
+  if (o->bias)
     UNROLL for (int i = 0; i < mr; i++)
       UNROLL for (int v = 0; v < nv; v++)
-        sum[i * nv + v] += load(t->bias + v * VL);
-  if (t->acc)
-    UNROLL for (int i = 0; i < mr; i++)
-      UNROLL for (int v = 0; v < nv; v++)
-        sum[i * nv + v] += load(t->c + i * cs + v * VL);
+        sum[i * nv + v] += load(o->bias + v * VL);
+  if (o->acc) tile_add(mr, nv, sum, o->c, o->ldc);
+  if (o->add) tile_add(mr, nv, sum, o->add, o->ldadd);
   UNROLL for (int i = 0; i < mr; i++)
     UNROLL for (int v = 0; v < nv; v++)
-      store(t->c + i * cs + v * VL, sum[i * nv + v]);
+      store(o->c + i * o->ldc + v * VL, sum[i * nv + v]);
 }
 
 /* One function per shape, in tables by rows and vectors. */
@@ -268,7 +282,7 @@ static tile_fn *const tile_turned[MR][NV] = {ROWS(TURNED)};
 /* What one call multiplies: rows of A by a block of B that is KC deep. */
 typedef struct {
   int64_t m0, m1, n0, n1; /* the part of C */
-  int64_t ars, acs, ldc;
+  int64_t ars, acs;
   const float *a; /* at row 0, the block's first k */
   const float *b; /* at column n0 */
   int64_t K, k0;  /* depth of this block; rows of the panels before it */
@@ -276,41 +290,53 @@ typedef struct {
    * apart when packed, else bs. */
   bool packed;
   int64_t bpanel, bs;
-  float *c;
-  const float *bias;
-  bool acc;
+  limn_gemm_out whole, out; /* all of it; of this block of K */
+  float *room; /* for GROUP slivers of A, or NULL */
 } gemm_part;
 
-/* Columns that do not fill their last vector: the tile works on a copy. */
+/* Columns that do not fill their last vector: the tile works on copies. */
 static void part_edge(tile_fn *fn, gemm_tile *t, int64_t mr, int64_t n) {
-  float c[MR * NR], bias[NR];
+  float c[MR * NR], add[MR * NR], bias[NR];
+  const limn_gemm_out *o = &t->out;
+  int64_t wide = round_up(n, VL);
   gemm_tile e = *t;
-  e.c = c;
-  e.cs = round_up(n, VL);
-  if (t->bias) {
-    store(bias + e.cs - VL, (vec){0});
-    copy_few(bias, t->bias, n);
-    e.bias = bias;
+  e.out.c = c;
+  e.out.ldc = e.out.ldadd = wide;
+  if (o->bias) {
+    store(bias + wide - VL, (vec){0});
+    copy_few(bias, o->bias, n);
+    e.out.bias = bias;
   }
+  if (o->add) e.out.add = add;
   for (int64_t i = 0; i < mr; i++) {
-    store(c + (i + 1) * e.cs - VL, (vec){0});
-    if (t->acc) copy_few(c + i * e.cs, t->c + i * t->cs, n);
+    store(c + (i + 1) * wide - VL, (vec){0});
+    if (o->acc) copy_few(c + i * wide, o->c + i * o->ldc, n);
+    store(add + (i + 1) * wide - VL, (vec){0});
+    if (o->add) copy_few(add + i * wide, o->add + i * o->ldadd, n);
   }
   fn(&e);
   for (int64_t i = 0; i < mr; i++)
-    copy_few(t->c + i * t->cs, c + i * e.cs, n);
+    copy_few(o->c + i * o->ldc, c + i * wide, n);
+}
+
+/* `o` seen from row m and column n on. */
+static limn_gemm_out out_at(const limn_gemm_out *o, int64_t m, int64_t n) {
+  limn_gemm_out p = *o;
+  p.c += m * p.ldc + n;
+  if (p.bias) p.bias += n;
+  if (p.add) p.add += m * p.ldadd + n;
+  return p;
 }
 
 /* One sliver: mr rows from m, against every panel. */
 static void part_sliver(const gemm_part *p, int64_t m, int64_t mr,
                         tile_fn *const *fn, const float *a, int64_t as) {
-  gemm_tile t = {.K = p->K, .a = a, .as = as, .cs = p->ldc, .acc = p->acc};
+  gemm_tile t = {.K = p->K, .a = a, .as = as};
   for (int64_t n = p->n0; n < p->n1; n += NR) {
     int64_t w = min64(p->n1 - n, NR), nv = (w + VL - 1) / VL;
     t.bs = p->packed ? nv * VL : p->bs;
     t.b = p->b + (n - p->n0) * p->bpanel + p->k0 * t.bs;
-    t.c = p->c + m * p->ldc + n;
-    t.bias = p->bias ? p->bias + n : NULL;
+    t.out = out_at(&p->out, m, n);
     if (nv * VL == w)
       fn[nv - 1](&t);
     else
@@ -319,156 +345,104 @@ static void part_sliver(const gemm_part *p, int64_t m, int64_t mr,
 }
 
 /* Rows a multiple of this many bytes apart fall on few sets of L1. */
-enum { PACK_BYTES = 1024 };
+enum { PACK_BYTES = 2048 };
 
 /* Copying a sliver of A pays when it is read often and badly placed. */
 static bool part_copies(const gemm_part *p) {
   if (p->m1 - p->m0 == 1) return false;
   if (p->acs != 1 && p->ars != 1) return true;
-  if (p->n1 - p->n0 < 4 * NR) return false;
-  return p->acs != 1 || p->ars * 4 % PACK_BYTES == 0;
+  if (p->acs != 1) return p->n1 - p->n0 >= 2 * NR;
+  return p->n1 - p->n0 >= 8 * NR && p->ars * 4 % PACK_BYTES == 0;
+}
+
+/* Sliver i of `parts`: heights differ by at most one. */
+static int64_t part_row(const gemm_part *p, int64_t i, int64_t parts) {
+  return p->m0 + (p->m1 - p->m0) * i / parts;
+}
+
+/* Slivers [i0, i1) of A, one after another. Where a row of them is contiguous
+ * they are read together: memory likes long reads. */
+static void part_copy(const gemm_part *p, int64_t i0, int64_t i1, int64_t parts,
+                      float *copy) {
+  int64_t step = i1 - i0 > 1 ? PACK_ROWS : p->K;
+  for (int64_t k = 0; k < p->K; k += step)
+    for (int64_t i = i0; i < i1; i++) {
+      int64_t m = part_row(p, i, parts);
+      /* Whole vectors while there are rows, though the tile needs fewer. */
+      pack_panel(min64(p->K - k, step), min64(p->m1 - m, AS),
+                 p->a + m * p->ars + k * p->acs, p->acs, p->ars,
+                 copy + ((i - i0) * p->K + k) * AS, AS);
+    }
+}
+
+static void part_copied(const gemm_part *p, int64_t parts) {
+  float few[KC * AS] __attribute__((aligned(64)));
+  bool many = p->room && p->ars == 1;
+  float *copy = many ? p->room : few;
+  for (int64_t i = 0, end; i < parts; i = end) {
+    end = min64(parts, i + (many ? GROUP : 1));
+    part_copy(p, i, end, parts, copy);
+    for (int64_t j = i; j < end; j++) {
+      int64_t m = part_row(p, j, parts), mr = part_row(p, j + 1, parts) - m;
+      part_sliver(p, m, mr, tile_turned[mr - 1], copy + (j - i) * p->K * AS,
+                  AS);
+    }
+  }
 }
 
 static void part_run(const gemm_part *p) {
-  float copy[KC * AS] __attribute__((aligned(64)));
-  int64_t rows = p->m1 - p->m0, parts = (rows + MR - 1) / MR;
-  bool copies = p->K <= KC && part_copies(p);
-  for (int64_t i = 0; i < parts; i++) { /* heights differ by at most one */
-    int64_t m = p->m0 + rows * i / parts;
-    int64_t mr = p->m0 + rows * (i + 1) / parts - m;
+  int64_t parts = (p->m1 - p->m0 + MR - 1) / MR;
+  if (p->K <= KC && part_copies(p)) {
+    part_copied(p, parts);
+    return;
+  }
+  for (int64_t i = 0; i < parts; i++) {
+    int64_t m = part_row(p, i, parts), mr = part_row(p, i + 1, parts) - m;
     const float *a = p->a + m * p->ars;
-    if (copies) {
-      /* Whole vectors while there are rows, though the tile needs fewer. */
-      pack_panel(p->K, min64(p->m1 - m, AS), a, p->acs, p->ars, copy, AS);
-      part_sliver(p, m, mr, tile_turned[mr - 1], copy, AS);
-    } else if (p->acs == 1) {
+    if (p->acs == 1)
       part_sliver(p, m, mr, tile_plain[mr - 1], a, p->ars);
-    } else {
+    else
       part_sliver(p, m, mr, tile_turned[mr - 1], a, p->acs);
-    }
   }
 }
 
 /* The i-th of the blocks that cut the depth evenly, at most KC deep each. */
 static int64_t part_blocks(int64_t K) { return K > KC ? (K + KC - 1) / KC : 1; }
 
-static void part_depth(gemm_part *p, const float *a, int64_t K, int64_t i,
-                       const float *bias, bool acc) {
+static void part_depth(gemm_part *p, const float *a, int64_t K, int64_t i) {
   int64_t blocks = part_blocks(K), k = K * i / blocks;
   p->K = K * (i + 1) / blocks - k;
   p->a = a + k * p->acs;
   p->k0 = k;
-  p->bias = i ? NULL : bias; /* later blocks add to what the first wrote */
-  p->acc = acc || i;
-}
-
-/* ---- dot products ----
- * For B^T with few rows of A, where turning B would cost more than
- * multiplying, and for one column: row i of x times row j of y, contiguous
- * along K, goes to c[i*ci + j*cj], with bias[i*bi + j*bj]. */
-typedef struct {
-  int64_t K;
-  const float *x, *y;
-  int64_t xs, ys;
-  float *c;
-  int64_t ci, cj;
-  const float *bias;
-  int64_t bi, bj;
-  bool acc;
-} gemm_dots;
-
-/* The sums of the lanes of four vectors, as four lanes repeated. */
-INLINE vec dots_fold(const vec *s) {
-  vec x = __builtin_shufflevector(s[0], s[1], LANES(LOW, 1)) +
-          __builtin_shufflevector(s[0], s[1], LANES(HIGH, 1));
-  vec y = __builtin_shufflevector(s[2], s[3], LANES(LOW, 1)) +
-          __builtin_shufflevector(s[2], s[3], LANES(HIGH, 1));
-  x = __builtin_shufflevector(x, y, LANES(LOW, 2)) +
-      __builtin_shufflevector(x, y, LANES(HIGH, 2));
-#if GEMM_VL > 4
-  x += __builtin_shufflevector(x, x, LANES(HIGH, 4));
-#endif
-#if GEMM_VL > 8
-  x += __builtin_shufflevector(x, x, LANES(HIGH, 8));
-#endif
-  return x;
-}
-
-/* ni x nj of them at once, both constants, nj up to 4. */
-INLINE void dots_tile(int ni, int nj, const gemm_dots *d, int64_t i0,
-                      int64_t j0) {
-  const float *x = d->x + i0 * d->xs, *y = d->y + j0 * d->ys;
-  vec sum[2][4] = {{{0}}};
-  int64_t k = 0;
-  for (; k + VL <= d->K; k += VL) {
-    UNROLL for (int j = 0; j < nj; j++) {
-      vec yv = load(y + j * d->ys + k);
-      UNROLL for (int i = 0; i < ni; i++)
-        sum[i][j] += load(x + i * d->xs + k) * yv;
-    }
+  p->out = p->whole;
+  if (i) { /* later blocks add to what the first wrote */
+    p->out.bias = NULL;
+    p->out.acc = true;
   }
-  UNROLL for (int i = 0; i < ni; i++) {
-    float lanes[VL], *c = d->c + (i0 + i) * d->ci + j0 * d->cj;
-    store(lanes, dots_fold(sum[i]));
-    for (int64_t q = k; q < d->K; q++)
-      for (int j = 0; j < nj; j++)
-        lanes[j] += x[i * d->xs + q] * y[j * d->ys + q];
-    for (int j = 0; j < nj; j++, c += d->cj) {
-      float s = lanes[j];
-      if (d->bias) s += d->bias[(i0 + i) * d->bi + (j0 + j) * d->bj];
-      *c = d->acc ? *c + s : s;
-    }
-  }
+  if (i < blocks - 1) p->out.add = NULL;
 }
 
-static void dots_run(const gemm_dots *d, int64_t I, int64_t J) {
-  int64_t j = 0;
-  for (; j + 4 <= J; j += 4) {
-    int64_t i = 0;
-    for (; i + 2 <= I; i += 2) dots_tile(2, 4, d, i, j);
-    if (i < I) dots_tile(1, 4, d, i, j);
-  }
-  for (; j < J; j++)
-    for (int64_t i = 0; i < I; i++) dots_tile(1, 1, d, i, j);
-}
-
-/* c (rows x 1) = A * b; bias is one number. */
-static void dots_column(int64_t rows, int64_t K, const float *a, int64_t ars,
-                        const float *b, float *c, int64_t ldc,
-                        const float *bias, bool acc) {
-  gemm_dots d = {.K = K, .x = b, .y = a, .ys = ars, .c = c, .cj = ldc,
-                 .bias = bias, .acc = acc};
-  dots_run(&d, 1, rows);
-}
-
-/* c (rows x columns) = A * B, with column n of B at b + n*bcs. */
-static void dots_rows(int64_t rows, int64_t columns, int64_t K, const float *a,
-                      int64_t ars, const float *b, int64_t bcs, float *c,
-                      int64_t ldc, const float *bias, bool acc) {
-  gemm_dots d = {.K = K, .x = a, .y = b, .xs = ars, .ys = bcs, .c = c,
-                 .ci = ldc, .cj = 1, .bias = bias, .bj = 1, .acc = acc};
-  dots_run(&d, rows, columns);
-}
+#include "cpu_gemm_few.h"
 
 /* ---- B packed ---- */
 
 static void run_packed(int64_t m0, int64_t m1, int64_t n0, int64_t n1,
                        int64_t K, int64_t N, const float *a, int64_t ars,
-                       int64_t acs, const float *packed, float *c, int64_t ldc,
-                       const float *bias, bool acc) {
+                       int64_t acs, const float *packed,
+                       const limn_gemm_out *out) {
   if (m0 >= m1 || n0 >= n1) return;
   if (N == 1 && acs == 1) {
-    dots_column(m1 - m0, K, a + m0 * ars, ars, packed + K * VL, c + m0 * ldc,
-                ldc, bias, acc);
+    limn_gemm_out o = out_at(out, m0, 0);
+    dots_column(m1 - m0, K, a + m0 * ars, ars, packed + K * VL, &o);
     return;
   }
-  gemm_part p = {.m0 = m0, .m1 = m1, .ars = ars, .acs = acs, .ldc = ldc,
-                 .c = c, .packed = true, .bpanel = K};
+  gemm_part p = {.m0 = m0, .m1 = m1, .ars = ars, .acs = acs, .whole = *out,
+                 .packed = true, .bpanel = K};
   for (p.n0 = n0; p.n0 < n1; p.n0 = p.n1) {
     p.n1 = min64(n1, p.n0 + NC);
     p.b = packed + p.n0 * K;
     for (int64_t i = 0; i < part_blocks(K); i++) {
-      part_depth(&p, a, K, i, bias, acc);
+      part_depth(&p, a, K, i);
       part_run(&p);
     }
   }
@@ -476,36 +450,9 @@ static void run_packed(int64_t m0, int64_t m1, int64_t n0, int64_t n1,
 
 /* ---- B as it is ---- */
 
+/* A group of slivers of A, then a block of B. */
 static int64_t scratch_size(int64_t K, int64_t N) {
-  return min64(K, KC) * round_up(min64(N, NC), VL);
-}
-
-/* One row of A against a wide B with contiguous rows: eight of them at a time
- * are added to C from end to end, which reads B as the memory likes it. */
-INLINE void axpy_rows(int rows, int64_t N, const float *a, int64_t acs,
-                      const float *b, int64_t brs, float *c) {
-  float x[8] = {0};
-  for (int r = 0; r < rows; r++) x[r] = a[r * acs];
-  int64_t n = 0;
-  for (; n + VL <= N; n += VL) {
-    vec s = load(c + n), z = {0}; /* two sums, to wait less */
-    UNROLL for (int r = 0; r < rows; r += 2) s += x[r] * load(b + r * brs + n);
-    UNROLL for (int r = 1; r < rows; r += 2) z += x[r] * load(b + r * brs + n);
-    store(c + n, s + z);
-  }
-  for (; n < N; n++)
-    for (int r = 0; r < rows; r++) c[n] += x[r] * b[r * brs + n];
-}
-
-static void axpy_run(int64_t N, int64_t K, const float *a, int64_t acs,
-                     const float *b, int64_t brs, float *c, const float *bias,
-                     bool acc) {
-  int64_t k = 0;
-  for (int64_t n = 0; n < N; n++)
-    c[n] = (acc ? c[n] : 0) + (bias ? bias[n] : 0);
-  for (; k + 8 <= K; k += 8)
-    axpy_rows(8, N, a + k * acs, acs, b + k * brs, brs, c);
-  for (; k < K; k++) axpy_rows(1, N, a + k * acs, acs, b + k * brs, brs, c);
+  return min64(K, KC) * (GROUP * AS + round_up(min64(N, NC), VL));
 }
 
 /* Rows few enough, or B small enough and its rows not on few sets of L1, that
@@ -518,13 +465,12 @@ enum { AXPY_N = 256, DOTS_M = 4 };
 
 /* Whole vectors of columns are read from B where it is, the rest is packed. */
 static void run_direct(gemm_part *p, int64_t K, const float *a, const float *b,
-                       int64_t brs, const float *bias, bool acc,
-                       float *scratch) {
+                       int64_t brs, float *scratch) {
   int64_t columns = p->n1, whole = columns / VL * VL;
   p->bs = brs;
   p->bpanel = 1;
   for (int64_t i = 0; i < part_blocks(K); i++) {
-    part_depth(p, a, K, i, bias, acc);
+    part_depth(p, a, K, i);
     p->n0 = 0, p->n1 = whole, p->b = b, p->packed = false;
     if (whole) part_run(p);
     if (whole == columns) continue;
@@ -538,15 +484,14 @@ static void run_direct(gemm_part *p, int64_t K, const float *a, const float *b,
 
 /* B is packed a block at a time. */
 static void run_blocks(gemm_part *p, int64_t K, const float *a, const float *b,
-                       int64_t brs, int64_t bcs, const float *bias, bool acc,
-                       float *scratch) {
+                       int64_t brs, int64_t bcs, float *scratch) {
   int64_t end = p->n1;
   p->b = scratch;
   p->packed = true;
   for (; p->n0 < end; p->n0 = p->n1) {
     p->n1 = min64(end, p->n0 + NC);
     for (int64_t i = 0; i < part_blocks(K); i++) {
-      part_depth(p, a, K, i, bias, acc);
+      part_depth(p, a, K, i);
       pack(p->K, p->n1 - p->n0, b + p->k0 * brs + p->n0 * bcs, brs, bcs,
            scratch);
       p->bpanel = p->K;
@@ -558,27 +503,28 @@ static void run_blocks(gemm_part *p, int64_t K, const float *a, const float *b,
 
 static void run(int64_t m0, int64_t m1, int64_t n0, int64_t n1, int64_t K,
                 int64_t N, const float *a, int64_t ars, int64_t acs,
-                const float *b, int64_t brs, int64_t bcs, float *c, int64_t ldc,
-                const float *bias, bool acc, float *scratch) {
+                const float *b, int64_t brs, int64_t bcs,
+                const limn_gemm_out *out, float *scratch) {
   int64_t rows = m1 - m0, columns = n1 - n0;
   (void)N;
   if (rows <= 0 || columns <= 0) return;
   /* From here on the part is the whole. */
-  a += m0 * ars, b += n0 * bcs, c += m0 * ldc + n0;
-  if (bias) bias += n0;
+  limn_gemm_out o = out_at(out, m0, n0);
+  a += m0 * ars, b += n0 * bcs;
   if (acs == 1 && brs == 1 && columns == 1) {
-    dots_column(rows, K, a, ars, b, c, ldc, bias, acc);
+    dots_column(rows, K, a, ars, b, &o);
   } else if (acs == 1 && brs == 1 && rows <= DOTS_M) {
-    dots_rows(rows, columns, K, a, ars, b, bcs, c, ldc, bias, acc);
+    dots_rows(rows, columns, K, a, ars, b, bcs, &o);
   } else if (rows == 1 && bcs == 1 && columns >= AXPY_N) {
-    axpy_run(columns, K, a, acs, b, brs, c, bias, acc);
+    axpy_run(columns, K, a, acs, b, brs, &o);
   } else {
     gemm_part p = {.m1 = rows, .n1 = columns, .ars = ars, .acs = acs,
-                   .ldc = ldc, .c = c};
+                   .whole = o, .room = scratch};
+    scratch += min64(K, KC) * GROUP * AS;
     if (bcs == 1 && direct_pays(rows, columns, K, brs))
-      run_direct(&p, K, a, b, brs, bias, acc, scratch);
+      run_direct(&p, K, a, b, brs, scratch);
     else
-      run_blocks(&p, K, a, b, brs, bcs, bias, acc, scratch);
+      run_blocks(&p, K, a, b, brs, bcs, scratch);
   }
 }
 
