@@ -143,6 +143,7 @@ typedef struct {
   int threads;      /* LIMN_THREADS, for hosts that leave it open */
   int isa;          /* LIMN_ISA: 0 best, 1 base, 2 avx2, 3 avx512 */
   bool no_opencl, no_cuda; /* LIMN_DEVICES=cpu[,opencl][,cuda] */
+  bool opencl_gpu; /* CPUs run what GPUs do */
   char opencl_lib[256], clblast_lib[256];
   char cuda_lib[256], nvrtc_lib[256], cublas_lib[256];
   char cache[512]; /* folder of compiled kernels; "": none is kept */

@@ -99,6 +99,15 @@ static void fixed_kind(const limn_step *s, limn_str *o, bool vector) {
                   strcmp(brief, "bool") ? brief : "i32");
     if (vector) fixed_vector(o, in);
     break;
+  case LIMN_STEP_CONV:
+    fixed_type(o, 'X', in);
+    limn_str_addf(o, "#define MAD MAD_%s\n#define DIMS %d\n", brief,
+                  s->conv->n);
+    limn_str_addf(o, "#define IX %s\n%s%s",
+                  limn_gpu_conv_wide(s) ? "u64" : "u32",
+                  s->op == OP_conv_transpose ? "#define TRANSPOSED\n" : "",
+                  s->op == OP_conv_weights ? "#define WEIGHTS\n" : "");
+    break;
   case LIMN_STEP_ARG:
     fixed_type(o, 'X', in);
     limn_str_addf(o,

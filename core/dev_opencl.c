@@ -342,7 +342,7 @@ static void cl_ask(cl_dev *d, char *extensions, size_t n) {
     extensions[0] = 0;
   d->gpu.fp64 = cl_has(extensions, "cl_khr_fp64");
   d->gpu.atom64 = cl_has(extensions, "cl_khr_int64_base_atomics");
-  d->gpu.cpu = (type & CL_TYPE_CPU) != 0;
+  d->gpu.cpu = (type & CL_TYPE_CPU) && !d->gpu.c->flags.opencl_gpu;
   d->rounds = cl_number(d, CL_DEVICE_SINGLE_FP, 8) & CL_FP_DIVIDE_SQRT;
   most = cl_number(d, CL_DEVICE_MAX_GROUP, sizeof(size_t));
   d->gpu.max_local = (uint32_t)LIMN_MIN(LIMN_MAX(most, 1), 1024);

@@ -19,6 +19,8 @@
  *   LIMN_THREADS      threads on the CPU, where the host's options leave it
  *                     open. Default: 1.
  *   LIMN_OPENCL_LIB   path of the OpenCL loader or driver
+ *   LIMN_OPENCL_GPU=1 use OpenCL devices that are CPUs as GPUs: other kernels,
+ *                     slower there. For tests without a GPU.
  *   LIMN_CLBLAST_LIB  path of CLBlast
  *   LIMN_CUDA_LIB     path of the CUDA driver, libcuda.so.1
  *   LIMN_NVRTC_LIB    path of NVRTC, CUDA's compiler for kernels
@@ -129,6 +131,7 @@ void limn_flags_read(limn_flags *f) {
   f->no_opencl = flags_denies(devices, "opencl");
   f->no_cuda = flags_denies(devices, "cuda");
   flags_path(f->opencl_lib, sizeof f->opencl_lib, "LIMN_OPENCL_LIB");
+  f->opencl_gpu = !strcmp(flags_env("LIMN_OPENCL_GPU"), "1");
   flags_path(f->clblast_lib, sizeof f->clblast_lib, "LIMN_CLBLAST_LIB");
   flags_path(f->cuda_lib, sizeof f->cuda_lib, "LIMN_CUDA_LIB");
   flags_path(f->nvrtc_lib, sizeof f->nvrtc_lib, "LIMN_NVRTC_LIB");

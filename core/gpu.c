@@ -16,6 +16,7 @@ static const struct {
     {"gemm_args", limn_k_gemm_args},
     {"gemm", limn_k_gemm},
     {"gemm_cpu", limn_k_gemm_cpu},
+    {"conv", limn_k_conv},
     {"arg", limn_k_arg},
     {"row", limn_k_row},
     {"norm", limn_k_norm},

@@ -1,5 +1,5 @@
-/* Inside gpu_step.c, gpu_lines.c and gpu_sort.c: one step on its way to
- * launches. */
+/* Inside gpu_step.c, gpu_lines.c, gpu_sort.c and gpu_conv.c: one step on its
+ * way to launches. */
 #ifndef LIMN_GPU_JOB_H
 #define LIMN_GPU_JOB_H
 
@@ -63,5 +63,7 @@ int limn_gpu_lines(gpu_job *j, const char *name, int nums);
 int limn_gpu_norm(gpu_job *j);
 /* gpu_sort.c */
 int limn_gpu_sort(gpu_job *j);
+/* gpu_conv.c */
+int limn_gpu_conv(gpu_job *j);
 
 #endif

@@ -439,6 +439,8 @@ static int step_lower(gpu_job *j) {
     return step_add(j);
   case LIMN_STEP_SORT:
     return limn_gpu_sort(j);
+  case LIMN_STEP_CONV:
+    return limn_gpu_conv(j);
   case LIMN_STEP_PRINT:
     return 0;
   }
@@ -514,6 +516,10 @@ bool limn_gpu_supports(limn_device *d, int op, int dtype) {
   case OP_scatter:
   case OP_argsort:
     return true;
+  case OP_conv:
+  case OP_conv_transpose:
+  case OP_conv_weights:
+    return !g->cpu && g->max_local >= 256;
   }
   return false;
 }

@@ -84,6 +84,15 @@ local function products(dtype)
   x:t():matmul(make({70, 2}, dtype))
   make({3, 8, 5}, dtype):matmul(make({5, 4}, dtype))
   make({1, 300}, dtype):matmul(make({300, 1}, dtype))
+  for n = 1, 3 do -- dims of a window
+    local one, zero, sizes = {1, 1, 1}, {0, 0, 0}, {2, 4, 9, 9, 9}
+    local v = make({unpack(sizes, 1, n + 2)}, dtype)
+    local k = make({4, 4, unpack(one, 1, n)}, dtype)
+    one, zero = {unpack(one, 1, n)}, {unpack(zero, 1, n)}
+    limn.conv(v, k, one, zero, one, 1)
+    limn.conv_transpose(v, k, one, zero, zero, one, 1)
+    limn.conv_weights(v, v, k, one, zero, one, 1)
+  end
   if not floats[dtype] then return end
   nn.linear(x, w:t(), make({90}, dtype)):relu()
   local image = make({2, 3, 9, 9}, dtype)
