@@ -65,9 +65,11 @@ end
 
 function M.names_later(site)
   local names = {}
+  if site.later then return site.later end
   for i, live in ipairs(site.live) do
     if live then names[#names + 1] = "'" .. site.names[i] .. "'" end
   end
+  site.later = names
   return names
 end
 

@@ -306,7 +306,8 @@ local function eager_while(loop, on, test, root)
   end)
 end
 
-local function run_while(loop, test)
+-- c: what the first test gave.
+local function run_while(loop, test, c)
   local root = new_root(loop, loop.site.returns and function(code)
     if code == BRK then return end
     local t, predicate = truth(test())
@@ -314,7 +315,7 @@ local function run_while(loop, test)
     return graph_while(loop, predicate or true, test)
   end)
   while true do
-    local t, predicate, read = truth(test())
+    local t, predicate, read = truth(c)
     if predicate then return graph_while(loop, predicate, test) end
     if read then return eager_while(loop, t, test, root) end
     if not t then return end
@@ -326,12 +327,24 @@ local function run_while(loop, test)
       if r then return unpack(r, 1, r.n) end
       return
     end
+    c = test()
   end
 end
 
+-- The root for iterations that surely are plain Lua.
+local PLAIN = {loop = true}
+PLAIN.root, PLAIN.closed = PLAIN, PLAIN
+
 -- while test() do body() end
 function M.loop(site, k, test, body, accessor, rest)
-  return go_on(rest, run_while(new_loop(site, k, body, accessor, rest), test))
+  local c = test()
+  while type(c) == "boolean" and not site.exits do
+    if not c then return go_on(rest) end
+    body(PLAIN)
+    c = test()
+  end
+  return go_on(rest, run_while(new_loop(site, k, body, accessor, rest), test,
+    c))
 end
 
 local function always() return true end

@@ -15,6 +15,7 @@ local kinds = {int = "int64", real = "float32", bool = "bool"}
 local deepest = 20 -- tables nested deeper (or in a circle) are "other"
 
 local function is_tensor(v)
+  if type(v) ~= "userdata" then return false end -- without leaving Lua
   local kind = core.type(v)
   return kind == "tensor" or kind == "cell"
 end
