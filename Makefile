@@ -82,8 +82,8 @@ lua_files := $(shell find lua -name '*.lua' 2>/dev/null)
 export LUA_PATH := $(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;
 export LUA_CPATH := $(abspath $(B))/?.so;;
 
-.PHONY: all lib lua deps demo test fuzz check check-cuda style docs bench asan \
-  install install-lua clean FORCE
+.PHONY: all lib lua deps demo test fuzz check check-cuda style compat docs \
+  bench asan install install-lua clean FORCE
 .DELETE_ON_ERROR:
 all: lib lua
 lib: $(B)/liblimn.a $(B)/liblimn.so
@@ -187,6 +187,8 @@ check: style all $(programs)
 	busted $(ARGS)
 	$(luajit) examples/seed.lua
 	$(luajit) examples/digits.lua --quick
+compat: all
+	$(luajit) spec/compat/make.lua
 docs: all
 	mkdir -p docs
 	$(luajit) scripts/reference.lua > docs/reference.md

@@ -1,5 +1,8 @@
 /* The op table: one row per op, and the map of the whole project.
  *
+ * Rows that a release had never change (spec/compat/): names, arguments,
+ * defaults and meaning are in files. What is to change gets a row of its own.
+ *
  * This file is included many times; each reader defines the row macros that it
  * needs (all others default to nothing) and undefines none: the end of this
  * file does. From the rows come the op enum, the signature that checks Lua and
