@@ -121,7 +121,7 @@ $(B)/o/kernels/%.o: kernels/%.c
 	$(say) CC $<
 	$(q)$(cc) $(kernel_flags) $(isa) $(contract) -c -o $@ $<
 # Contraction would make fused and unfused elementwise results differ.
-contract = $(if $(filter cpu_gemm%,$(notdir $<)),-ffp-contract=fast,\
+contract = $(if $(filter cpu_gemm% cpu_conv%,$(notdir $<)),-ffp-contract=fast,\
   -ffp-contract=off)
 isa = $(if $(findstring _avx512,$<),-march=x86-64-v4,\
   $(if $(findstring _avx2,$<),-march=x86-64-v3))

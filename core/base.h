@@ -128,7 +128,8 @@ enum { /* bits of limn_flags.passes, in the order of LIMN_OPT's names */
   LIMN_PASS_GEMM = 8,    /* own float32 products; off: OpenBLAS */
   LIMN_PASS_PREPACK = 16, /* keep packed weights */
   LIMN_PASS_PAIRS = 32,  /* pair kernels in fused groups on the CPU */
-  LIMN_PASS_ALL = 63
+  LIMN_PASS_WINOGRAD = 64, /* convolutions of 3 x 3 by fewer products */
+  LIMN_PASS_ALL = 127
 };
 enum { /* bits of limn_flags.debug, in the order of LIMN_DEBUG's names */
   LIMN_DEBUG_NAN = 1,   /* the first op that makes NaN or infinity fails */

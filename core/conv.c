@@ -131,8 +131,9 @@ static limn_arg conv_channel_rows(limn_builder *b, limn_arg x, limn_arg groups,
   return conv_matrix(b, x, rows, cols, groups);
 }
 
-/* The product is [out, rows * positions]; rows come first again by a view. */
-static limn_arg conv_general(limn_builder *b, const limn_arg *a) {
+/* Arguments x w stride padding dilation groups. The product is [out, rows *
+ * positions]; rows come first again by a view. */
+limn_arg expand_conv(limn_builder *b, const limn_arg *a) {
   limn_arg w = a[1], groups = a[5], win, cols, rows, y;
   limn_arg m[4], size[LIMN_MAXDIM];
   conv_list p;
@@ -149,64 +150,6 @@ static limn_arg conv_general(limn_builder *b, const limn_arg *a) {
   for (int i = 0; i < n; i++) size[i + 2] = limn_build_size(b, win, i + 3);
   y = limn_build2(b, OP_reshape, y, limn_build_list(b, size, n + 2));
   return conv_order(b, y, back, 3);
-}
-
-static bool conv_all_one(limn_builder *b, limn_arg l) {
-  conv_list v;
-  int n = conv_items(b, l, v);
-  for (int i = 0; i < n; i++)
-    if (!limn_arg_is(v[i], 1)) return false;
-  return true;
-}
-
-enum { CONV3_CHANNELS = 16 };
-
-/* Whether conv3's kernel suits, once shapes and dtypes are known: 3 x 3 in
- * float32, and enough channels to pay for its transforms. */
-static limn_arg conv_suits(limn_builder *b, limn_arg x, limn_arg w,
-                           limn_arg y) {
-  limn_arg ok = limn_abool(true), t, f32 = limn_adtype(LIMN_F32);
-  for (int i = 0; i < 2; i++) {
-    t = limn_build1(b, OP_dtypeof, i ? w : x);
-    t = limn_build2(b, OP_is, t, f32);
-    ok = limn_calc2(b, OP_logical_and, ok, t);
-    t = limn_build_size(b, w, i + 3);
-    t = limn_calc2(b, OP_eq, t, limn_aint(3));
-    ok = limn_calc2(b, OP_logical_and, ok, t);
-    t = limn_build_size(b, w, i + 1);
-    t = limn_calc2(b, OP_ge, t, limn_aint(CONV3_CHANNELS));
-    ok = limn_calc2(b, OP_logical_and, ok, t);
-  }
-  t = limn_build_size(b, y, 4);
-  t = limn_calc2(b, OP_le, t, limn_aint(LIMN_CONV3_WIDEST));
-  return limn_calc2(b, OP_logical_and, ok, t);
-}
-
-/* Arguments x w stride padding dilation groups. The plan keeps one branch. */
-limn_arg expand_conv(limn_builder *b, const limn_arg *a) {
-  limn_arg y = conv_general(b, a), fast;
-  if (limn_arg_rank(b, a[0]) != 4 || !limn_arg_is(a[5], 1) ||
-      !conv_all_one(b, a[2]) || !conv_all_one(b, a[4]))
-    return y;
-  fast = limn_build3(b, OP_conv3, a[0], a[1], a[3]);
-  return limn_calc3(b, OP_where, conv_suits(b, a[0], a[1], y), fast, y);
-}
-
-/* All six arguments of conv. */
-static int conv_full(limn_builder *b, const limn_arg *a, limn_arg *full) {
-  conv_list p;
-  int n = conv_items(b, a[2], p);
-  full[0] = a[0], full[1] = a[1], full[3] = a[2];
-  full[2] = full[4] = conv_same(b, 1, n);
-  full[5] = limn_aint(1);
-  return n;
-}
-
-/* Where there is no kernel for it. */
-limn_arg expand_conv3(limn_builder *b, const limn_arg *a) {
-  limn_arg full[6];
-  conv_full(b, a, full);
-  return conv_general(b, full);
 }
 
 /* w [A, B, k...] as [groups * B, A / groups, k...], turned by 180 degrees: what
@@ -340,13 +283,6 @@ void grad_conv_weights(limn_builder *b, const limn_arg *a, limn_arg y,
     out[0] = conv_undo(b, a[1], g, a[0], a[3], a[4], a[5], a[6]);
   if (limn_grad_wants(&out[1]))
     out[1] = limn_fold_like(b, limn_build(b, OP_conv, k, 6), a[1]);
-}
-
-void grad_conv3(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
-                limn_arg *out) {
-  limn_arg full[6];
-  conv_full(b, a, full);
-  grad_conv(b, full, y, g, out);
 }
 
 /* Arguments x w stride padding output_padding dilation groups. */

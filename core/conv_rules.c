@@ -205,22 +205,6 @@ int infer_conv_weights(limn_context *c, const limn_type *a, limn_type *out) {
   return conv_result(c, &k, &a[2].shape, out);
 }
 
-/* Arguments x w padding: as conv with stride, dilation and groups of 1. */
-int infer_conv3(limn_context *c, const limn_type *a, limn_type *out) {
-  limn_type full[6], one[LIMN_MAXDIM];
-  memset(full, 0, sizeof full);
-  for (int i = 0; i < LIMN_MAXDIM; i++) {
-    memset(&one[i], 0, sizeof one[i]);
-    one[i].kind = LIMN_V_INT, one[i].known = true, one[i].i = 1;
-  }
-  full[0] = a[0], full[1] = a[1], full[3] = a[2];
-  full[2].kind = LIMN_V_LIST, full[2].list = one;
-  full[2].n = a[2].kind == LIMN_V_LIST ? LIMN_MIN(a[2].n, LIMN_MAXDIM) : 1;
-  full[4] = full[2];
-  full[5] = one[0];
-  return infer_conv(c, full, out);
-}
-
 /* (size - 1) * stride - 2 * padding + span + output_padding. */
 static int conv_grown(limn_context *c, const conv_call *k, int i, int64_t more,
                       int64_t *out) {

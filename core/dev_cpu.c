@@ -1,4 +1,5 @@
 /* The CPU as a device: host memory, and steps run as tiles over threads. */
+#include "cpu_conv.h"
 #include "cpu_kernels.h"
 
 #ifdef LIMN_NO_BLAS
@@ -28,6 +29,20 @@ int limn_cpu_reserve(limn_device *d, size_t bytes) {
   if (cpu->slots) limn_realloc(d->c, cpu->slots, old, 0, 64);
   cpu->slots = p;
   cpu->slot_size = want;
+  return 0;
+}
+
+int limn_cpu_reserve_shared(limn_device *d, size_t bytes) {
+  limn_cpu *cpu = d->impl;
+  void *p;
+  if (bytes <= cpu->shared_size) return 0;
+  p = limn_realloc(d->c, NULL, 0, bytes, 64);
+  if (!p)
+    return limn_fail(d->c, LIMN_EMEM,
+                     "out of memory: %zu bytes of scratch wanted", bytes);
+  if (cpu->shared) limn_realloc(d->c, cpu->shared, cpu->shared_size, 0, 64);
+  cpu->shared = p;
+  cpu->shared_size = bytes;
   return 0;
 }
 
@@ -174,6 +189,7 @@ static int cpu_open(limn_context *c) {
   if (!cpu) return LIMN_EMEM;
   cpu->gemm = limn_gemm_select(c->flags.isa);
   cpu->loops = limn_loops_select(c->flags.isa);
+  cpu->conv = limn_conv_select(c->flags.isa);
   cpu->nslot = LIMN_MIN(LIMN_MAX(c->opt.threads, 1), CPU_SLOTS);
   cpu_blas_open();
   memcpy(text, "kernels for ", 12);
@@ -189,6 +205,7 @@ static void cpu_close(struct limn_device *d) {
   size_t size = cpu->slot_size * (size_t)cpu->nslot;
   cpu_kept_clear(d);
   if (cpu->slots) limn_realloc(d->c, cpu->slots, size, 0, 64);
+  if (cpu->shared) limn_realloc(d->c, cpu->shared, cpu->shared_size, 0, 64);
   limn_free(d->c, cpu, sizeof *cpu);
 }
 
@@ -218,7 +235,7 @@ static int cpu_prepare(struct limn_device *d, limn_step *s) {
     case LIMN_STEP_GROUP: return limn_cpu_group_prepare(d->c, s);
     case LIMN_STEP_REDUCE: return limn_cpu_reduce_prepare(d, s);
     case LIMN_STEP_MATMUL: return limn_cpu_matmul_prepare(d, s);
-    case LIMN_STEP_CONV3: return limn_cpu_conv_prepare(d, s);
+    case LIMN_STEP_CONV: return limn_cpu_conv_prepare(d, s);
     case LIMN_STEP_ARG: return limn_cpu_arg_prepare(d, s);
     case LIMN_STEP_ROW: return limn_cpu_row_prepare(d, s);
     case LIMN_STEP_POOL: return limn_cpu_pool_prepare(d, s);
@@ -243,22 +260,11 @@ static void cpu_discard(struct limn_device *d, limn_step *s) {
     case LIMN_STEP_REDUCE: limn_cpu_reduce_discard(d, s); break;
     case LIMN_STEP_MATMUL: limn_cpu_matmul_discard(d, s); break;
     case LIMN_STEP_BATCH: limn_cpu_batch_discard(d, s); break;
+    case LIMN_STEP_CONV: limn_cpu_conv_discard(d, s); break;
     default: break;
   }
   s->code = NULL;
   s->run = NULL;
-}
-
-typedef struct {
-  const limn_step *s;
-  const limn_bind *b;
-  int64_t n; /* jobs that the tiles are dealt to */
-} cpu_job;
-
-static void cpu_job_run(void *arg, int64_t i) {
-  const cpu_job *j = arg;
-  int64_t t0 = j->s->ntiles * i / j->n, t1 = j->s->ntiles * (i + 1) / j->n;
-  j->s->run(j->s, j->b, t0, t1);
 }
 
 enum {
@@ -267,27 +273,51 @@ enum {
   CPU_SHARE = 8      /* jobs per thread, so that they end together */
 };
 
+typedef struct {
+  void (*fn)(void *, int64_t t0, int64_t t1);
+  void *arg;
+  int64_t tiles, n; /* n: jobs that the tiles are dealt to */
+} cpu_job;
+
+static void cpu_job_run(void *arg, int64_t i) {
+  const cpu_job *j = arg;
+  j->fn(j->arg, j->tiles * i / j->n, j->tiles * (i + 1) / j->n);
+}
+
 /* How tiles are dealt to jobs has no influence on what they compute. */
-static int cpu_spread(limn_context *c, const limn_step *s,
-                      const limn_bind *b) {
-  cpu_job j = {s, b, 0};
-  int64_t most = (int64_t)(s->cost_ns / CPU_PART) + 1;
-  j.n = LIMN_MIN(s->ntiles, (int64_t)c->opt.threads * CPU_SHARE);
+int limn_cpu_spread(limn_context *c, int64_t n, double ns,
+                    void (*fn)(void *, int64_t t0, int64_t t1), void *arg) {
+  cpu_job j = {fn, arg, n, 0};
+  int64_t most = (int64_t)(ns / CPU_PART) + 1;
+  if (c->opt.threads < 2 || n < 2 || ns < CPU_WORTH) {
+    fn(arg, 0, n);
+    return 0;
+  }
+  j.n = LIMN_MIN(n, (int64_t)c->opt.threads * CPU_SHARE);
   j.n = LIMN_MIN(j.n, LIMN_MAX(most, c->opt.threads));
   if (!c->opt.parallel_for) return limn_pool_run(c, j.n, cpu_job_run, &j);
   c->opt.parallel_for(c->opt.user, j.n, cpu_job_run, &j);
   return 0;
 }
 
+typedef struct {
+  const limn_step *s;
+  const limn_bind *b;
+} cpu_step;
+
+static void cpu_step_run(void *arg, int64_t t0, int64_t t1) {
+  const cpu_step *p = arg;
+  p->s->run(p->s, p->b, t0, t1);
+}
+
 static int cpu_launch(struct limn_device *d, const limn_step *s,
                       const limn_bind *b) {
+  cpu_step p = {s, b};
   if (!s->ntiles) return 0; /* nothing to compute, or a step of exec.c */
   if (s->kind == LIMN_STEP_MATMUL) limn_cpu_matmul_begin(s, b);
-  if (d->c->opt.threads < 2 || s->ntiles < 2 || s->cost_ns < CPU_WORTH) {
-    s->run(s, b, 0, s->ntiles);
-    return 0;
-  }
-  return cpu_spread(d->c, s, b);
+  if (s->kind == LIMN_STEP_CONV) LIMN_TRY(limn_cpu_conv_begin(s, b));
+  LIMN_TRY(limn_cpu_spread(d->c, s->ntiles, s->cost_ns, cpu_step_run, &p));
+  return s->kind == LIMN_STEP_CONV ? limn_cpu_conv_end(s, b) : 0;
 }
 
 static bool cpu_supports(struct limn_device *d, int op, int dtype) {
@@ -301,7 +331,8 @@ static bool cpu_supports(struct limn_device *d, int op, int dtype) {
     case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_argmax:
     case OP_argmin: case OP_index_select: case OP_gather: case OP_index_add:
     case OP_scatter_add: case OP_scatter: case OP_argsort:
-    case OP_conv3: case OP_cholesky: case OP_solve: case OP_solve_triangular:
+    case OP_conv: case OP_conv_transpose: case OP_conv_weights:
+    case OP_cholesky: case OP_solve: case OP_solve_triangular:
     case OP_lu_parts: case OP_eigh_parts: case OP_svd_parts: case OP_qr_parts:
     case OP_max_pool2_f32: case OP_max_pool2_f32_back:
       return true;

@@ -105,9 +105,6 @@ enum {
                         All dense and of one dtype; `conv`. No side is of size
                         0 but rows and, of inputs, channels and sizes: then all
                         elements are 0 */
-  LIMN_STEP_CONV3,   /* CPU only. flag: in[0] weights [O, C, 3, 3] dense ->
-                        out[0] [16, O, C]; else in[0] [N, C, H, W] and those
-                        -> out[0] [N, O, H', W']: all dense float32 */
   LIMN_STEP_LINALG,  /* CPU only. in[0] [count, m, n] -> out[0] [count, any,
                         any], all dense; solve, solve_triangular: in[1]
                         [count, n, any]; upper in flag */

@@ -110,6 +110,5 @@ int emit_batch(emitter *e, limn_ref r);
 /* emit_window.c: others, with their resolved arguments */
 int emit_pool(emitter *e, limn_ref r, const limn_type *a);
 int emit_conv(emitter *e, limn_ref r, const limn_type *a);
-int emit_conv3(emitter *e, limn_ref r);
 
 #endif

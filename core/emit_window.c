@@ -64,33 +64,3 @@ int emit_conv(emitter *e, limn_ref r, const limn_type *a) {
   emit_set(e, s, true, 0, &out);
   return 0;
 }
-
-/* Chosen by expand_conv where it suits. */
-int emit_conv3(emitter *e, limn_ref r) {
-  const limn_arg *args = limn_node_args(e->g, r);
-  const limn_type *t = emit_type(e, r);
-  limn_operand x, w, u, out;
-  limn_shape s = {3, {16}};
-  limn_step *step;
-  LIMN_TRY(emit_operand(e, args[0], &x));
-  LIMN_TRY(emit_dense(e, &x, LIMN_F32, r));
-  LIMN_TRY(emit_operand(e, args[1], &w));
-  LIMN_TRY(emit_dense(e, &w, LIMN_F32, r));
-  if (t->dtype != LIMN_F32 || t->shape.ndim != 4 || w.v.d[2] != 3 ||
-      w.v.d[3] != 3 || t->shape.d[3] > LIMN_CONV3_WIDEST)
-    return limn_fail(e->c, LIMN_EUNSUPPORTED, "conv3 is for windows of 3 x 3 "
-                     "in float32; conv is for all");
-  s.d[1] = w.v.d[0], s.d[2] = w.v.d[1];
-  LIMN_TRY(emit_temp(e, LIMN_F32, &s, &u));
-  LIMN_TRY(emit_dest(e, r, &out));
-  if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
-  LIMN_TRY(emit_step(e, LIMN_STEP_CONV3, OP_conv3, 1, 1, r, &step));
-  step->flag = true;
-  emit_set(e, step, false, 0, &w);
-  emit_set(e, step, true, 0, &u);
-  LIMN_TRY(emit_step(e, LIMN_STEP_CONV3, OP_conv3, 2, 1, r, &step));
-  emit_set(e, step, false, 0, &x);
-  emit_set(e, step, false, 1, &u);
-  emit_set(e, step, true, 0, &out);
-  return 0;
-}

@@ -7,7 +7,7 @@
 
 static const char *const explain_kinds[] = {
     "group", "reduce", "matmul", "arg", "row", "norm", "batch", "cum", "select",
-    "gather", "index_add", "scatter_add", "sort", "pool", "conv", "conv3",
+    "gather", "index_add", "scatter_add", "sort", "pool", "conv",
     "linalg", "print", "cond", "while", "scan"};
 static const char *const explain_slots[] = {"input", "cell", "const", "out",
                                             "write", "temp"};

@@ -58,8 +58,8 @@ static uint32_t flags_debug(const char *s) {
 }
 
 static uint32_t flags_pass(const char *s, size_t n) {
-  static const char *const names[] = {"simplify", "fuse",    "inplace",
-                                      "gemm",     "prepack", "pairs"};
+  static const char *const names[] = {"simplify", "fuse",  "inplace", "gemm",
+                                      "prepack",  "pairs", "winograd"};
   int i;
   for (i = 0; i < LIMN_COUNT(names); i++)
     if (flags_is(s, n, names[i])) return 1u << i;

@@ -244,7 +244,6 @@ S(cumprod,  "x:T dim:d", infer_cum, A_, NULL, grad_cumprod, "Running product alo
 S(matmul,   "x:T y:T trans_x:b=false trans_y:b=false", infer_matmul, MATMUL, NULL, grad_matmul, "Matrix product, batched; one-dim operands as vectors.")
 S(conv,     "x:T w:T stride:L padding:L dilation:L groups:i=1", infer_conv, A_, expand_conv, grad_conv, "Convolution (cross-correlation) of x [rows, in, size...] with w [out, in / groups, kernel...].")
 S(conv_weights, "x:T g:T w:S stride:L padding:L dilation:L groups:i=1", infer_conv_weights, C_, expand_conv_weights, grad_conv_weights, "The gradient of w in conv of x and w, whose result has the gradient g.")
-S(conv3,    "x:T w:T padding:L", infer_conv3, A_, expand_conv3, grad_conv3, "What conv becomes for windows of 3 x 3, stride 1, in float32; call conv.")
 S(conv_transpose, "x:T w:T stride:L padding:L output_padding:L dilation:L groups:i=1", infer_conv_transpose, A_, expand_conv_transpose, grad_conv_transpose, "The transpose of conv as a linear map; w is [in, out / groups, kernel...].")
 S(pool,     "x:T dim:d kernel:i stride:i dilation:i=1 how:e=max", infer_pooled, A_, expand_pool, grad_pool, "The largest (how: max) or the sum of each window along dim.")
 S(max_pool2, "x:T kernel1:i kernel2:i stride1:i stride2:i", infer_max_pool2, A_, expand_max_pool2, grad_max_pool2, "The largest of each dense window over the last two dims.")

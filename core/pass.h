@@ -83,9 +83,6 @@ void limn_region_strip(limn_graph *g);
 /* Names for all inputs. */
 int limn_region_rename(limn_graph *g);
 
-/* -- conv.c -- */
-#define LIMN_CONV3_WIDEST 1000 /* values in a row of conv3's result */
-
 /* -- prune.c -- */
 /* Drop what is dead in regions of a graph that the caller owns alone. */
 int limn_prune(limn_graph *g, bool *changed);

@@ -1,167 +1,188 @@
-/* Convolution by 3 x 3 windows on the CPU, in float32: Winograd's tiles of
- * 2 x 2 results (cpu_conv_isa.h), which need 16 multiplications for 36.
- *
- * A step with `flag` makes the 16 matrices of weights; the next takes blocks of
- * rows of tiles, transforms them, multiplies, and transforms back. Each block
- * is one tile of the step, so threads change nothing in the results. */
-#include "cpu_kernels.h"
+/* Convolutions on the CPU: which way each is computed, and what surrounds its
+ * tiles. Weights that a way wants in another form are kept with their cell, by
+ * version, else made anew in each run, in memory that all steps share. */
+#include "cpu_conv.h"
 
-enum {
-  BLOCK = 128, /* tiles of results in a tile of the step */
-  SPARE = 16   /* transforms go on to the next multiple of it */
-};
+#include "cpu_isa.h"
+
+enum { FORMED = 2 }; /* cell->derived_layout */
+
+extern const limn_conv_kernels limn_conv_base;
+#if defined(__x86_64__) && defined(__GNUC__)
+extern const limn_conv_kernels limn_conv_avx2, limn_conv_avx512;
+#else /* only base is compiled, and limn_cpu_isa says so */
+#define limn_conv_avx2 limn_conv_base
+#define limn_conv_avx512 limn_conv_base
+#endif
+
+const limn_conv_kernels *limn_conv_select(int isa) {
+  static const limn_conv_kernels *const by_isa[] = {
+      &limn_conv_base, &limn_conv_avx2, &limn_conv_avx512};
+  return by_isa[limn_cpu_isa(isa) - 1];
+}
+
+/* -- Weights in another form -- */
+
+static bool conv_kept(const conv_plan *k, const limn_derived *d,
+                      uint64_t version) {
+  return d->data && d->version == version && d->layout == FORMED &&
+         !memcmp(d->data, &k->head, sizeof k->head);
+}
+
+/* Where a copy of this version is kept, if it is of this form. */
+static limn_derived *conv_derived(const conv_plan *k, const limn_bind *b,
+                                  const limn_step *s) {
+  const limn_slot *slot = &b->slot[s->in[1].slot];
+  limn_cell *cell = slot->cell;
+  limn_loop_value *loop = slot->loop;
+  if (!k->keeps) return NULL;
+  if (cell && conv_kept(k, &cell->derived, cell->version))
+    return &cell->derived;
+  if (loop && conv_kept(k, &loop->derived, loop->version))
+    return &loop->derived;
+  return NULL;
+}
+
+void *limn_conv_shared(const conv_plan *k, const limn_bind *b,
+                       const limn_step *s) {
+  const limn_derived *d = conv_derived(k, b, s);
+  if (d) return (char *)d->data + sizeof k->head;
+  return limn_cpu_bound(b)->shared;
+}
+
+/* Room for a copy with the cell. Without memory the run does without. */
+static bool conv_keep(const conv_plan *k, const limn_bind *b, limn_derived *d,
+                      uint64_t version) {
+  size_t size = sizeof k->head + k->shared;
+  if (d->data && d->version == version) return false; /* another step's */
+  if (d->data && d->size != size) {
+    limn_realloc(b->c, d->data, d->size, 0, 64);
+    d->data = NULL;
+    d->size = 0;
+  }
+  if (!d->data) d->data = limn_realloc(b->c, NULL, 0, size, 64);
+  if (!d->data) return false;
+  memcpy(d->data, &k->head, sizeof k->head);
+  d->size = size;
+  d->version = version;
+  d->layout = FORMED;
+  return true;
+}
+
+/* -- What surrounds the tiles -- */
 
 typedef struct {
-  int64_t N, C, O, H, W, OH, OW, top, left;
-  int64_t th, tw, rows, per; /* tiles: down, across; rows in all, per block */
-  int64_t T;                 /* room for a block's tiles, with spare ones */
-  int64_t vstep, mstep;      /* from matrix to matrix, in unlike cache sets */
-  size_t v, m, line, pair;   /* floats of scratch; pair: results of a block */
-} conv_shape;
+  const conv_plan *k;
+  const limn_step *s;
+  const limn_bind *b;
+  conv_tiles *fn;
+} conv_job;
 
-static int64_t conv_round(int64_t n) { return (n + SPARE - 1) / SPARE * SPARE; }
-
-/* The margins follow from the sizes. */
-static void conv_read(const limn_step *s, conv_shape *k) {
-  const int64_t *x = s->in[0].v.d, *y = s->out[0].v.d;
-  k->N = x[0], k->C = x[1], k->H = x[2], k->W = x[3];
-  k->O = y[1], k->OH = y[2], k->OW = y[3];
-  k->top = (k->OH + 2 - k->H) / 2;
-  k->left = (k->OW + 2 - k->W) / 2;
-  k->th = (k->OH + 1) / 2;
-  k->tw = (k->OW + 1) / 2;
-  k->rows = k->N * k->th;
-  k->per = LIMN_MIN(LIMN_MAX(BLOCK / k->tw, 1), k->rows);
-  k->T = conv_round(k->per * k->tw) + SPARE;
-  k->vstep = k->C * k->T + SPARE;
-  k->mstep = k->O * k->T + SPARE;
-  k->v = (size_t)(16 * k->vstep);
-  k->m = (size_t)(16 * k->mstep);
-  k->line = (size_t)(2 * conv_round(k->tw) + SPARE);
-  k->pair = (size_t)(4 * k->T);
+static void conv_job_run(void *arg, int64_t t0, int64_t t1) {
+  const conv_job *j = arg;
+  j->fn(j->k, j->s, j->b, t0, t1);
 }
 
-/* One row of the input between its margins, which are 0 already. */
-static void conv_line(const conv_shape *k, const float *plane, int64_t y,
-                      float *line) {
-  int64_t w = LIMN_MIN(k->W, 2 * k->tw + 2 - k->left);
-  if (y < 0 || y >= k->H)
-    memset(line, 0, k->line * sizeof *line);
-  else if (w > 0)
-    memcpy(line + k->left, plane + y * k->W, (size_t)w * sizeof *line);
+int limn_cpu_conv_begin(const limn_step *s, const limn_bind *b) {
+  const conv_plan *k = s->code;
+  const limn_slot *slot = &b->slot[s->in[1].slot];
+  conv_job j = {k, s, b, k->begin};
+  if (!k->begin || conv_derived(k, b, s)) return 0;
+  if (k->keeps && slot->cell)
+    conv_keep(k, b, &slot->cell->derived, slot->cell->version);
+  if (k->keeps && slot->loop && !conv_derived(k, b, s))
+    conv_keep(k, b, &slot->loop->derived, slot->loop->version);
+  return limn_cpu_spread(b->c, k->nbegin, k->begin_ns, conv_job_run, &j);
 }
 
-/* Rows of tiles [r0, r1) of all channels. Neighbours share two lines; spare
- * tiles of a row lie where its next goes. */
-static void conv_into(const conv_shape *k, const limn_cpu_loops *loops,
-                      const float *x, int64_t r0, int64_t r1, float *v,
-                      float *lines) {
-  memset(lines, 0, 4 * k->line * sizeof *lines);
-  for (int64_t c = 0; c < k->C; c++) {
-    const float *rows[4];
-    int64_t image = -1;
-    for (int64_t r = r0; r < r1; r++) {
-      int64_t y = r % k->th * 2 - k->top, first = r / k->th == image ? 2 : 0;
-      const float *plane;
-      image = r / k->th;
-      plane = x + (image * k->C + c) * k->H * k->W;
-      for (int64_t i = 0; i < 4; i++) {
-        float *line = lines + ((r * 2 + i) & 3) * (int64_t)k->line;
-        if (i >= first) conv_line(k, plane, y + i, line);
-        rows[i] = line;
-      }
-      loops->conv_input(rows, k->tw, v + c * k->T + (r - r0) * k->tw,
-                        k->vstep);
-    }
-  }
-}
-
-/* Columns [n, end) of all matrices are 0. */
-static void conv_clear(const conv_shape *k, int64_t n, int64_t end, float *v) {
-  if (n == end) return;
-  for (int64_t i = 0; i < 16; i++)
-    for (int64_t c = 0; c < k->C; c++)
-      memset(v + i * k->vstep + c * k->T + n, 0,
-             (size_t)(end - n) * sizeof *v);
-}
-
-/* Rows are short: no call is worth it. */
-static void conv_copy(float *to, const float *from, int64_t n) {
-  enum { SOME = 8 };
-  int64_t i = 0;
-  for (; i + SOME <= n; i += SOME) memcpy(to + i, from + i, SOME * sizeof *to);
-  if (i < n && n >= SOME)
-    memcpy(to + n - SOME, from + n - SOME, SOME * sizeof *to);
-  else
-    for (; i < n; i++) to[i] = from[i];
-}
-
-static void conv_out(const conv_shape *k, const limn_cpu_loops *loops,
-                     const float *m, int64_t r0, int64_t r1, float *out,
-                     float *pair) {
-  const float *top = pair, *low = pair + 2 * k->T;
-  for (int64_t o = 0; o < k->O; o++) {
-    loops->conv_output(m + o * k->T, k->mstep, (r1 - r0) * k->tw, pair,
-                       pair + 2 * k->T);
-    for (int64_t r = r0; r < r1; r++) {
-      int64_t y = r % k->th * 2, at = (r - r0) * 2 * k->tw;
-      float *to = out + ((r / k->th * k->O + o) * k->OH + y) * k->OW;
-      conv_copy(to, top + at, k->OW);
-      if (y + 1 < k->OH) conv_copy(to + k->OW, low + at, k->OW);
-    }
-  }
+int limn_cpu_conv_end(const limn_step *s, const limn_bind *b) {
+  const conv_plan *k = s->code;
+  conv_job j = {k, s, b, k->end};
+  if (!k->end) return 0;
+  return limn_cpu_spread(b->c, k->nend, k->end_ns, conv_job_run, &j);
 }
 
 static void conv_run(const limn_step *s, const limn_bind *b, int64_t t0,
                      int64_t t1) {
-  limn_cpu *cpu = limn_cpu_bound(b);
-  const float *x = (const void *)limn_cpu_at(b, &s->in[0]);
-  const float *u = (const void *)limn_cpu_at(b, &s->in[1]);
-  float *out = (void *)limn_cpu_at(b, &s->out[0]), *v, *m, *lines, *rest;
-  conv_shape k;
-  int slot;
-  conv_read(s, &k);
-  v = limn_cpu_take(cpu, &slot);
-  m = v + k.v, lines = m + k.m, rest = lines + 4 * k.line + k.pair;
-  for (; t0 < t1; t0++) {
-    int64_t r0 = t0 * k.per, r1 = LIMN_MIN(r0 + k.per, k.rows);
-    int64_t n = conv_round((r1 - r0) * k.tw);
-    conv_into(&k, cpu->loops, x, r0, r1, v, lines);
-    conv_clear(&k, (r1 - r0) * k.tw, n, v);
-    for (int64_t i = 0; i < 16; i++)
-      cpu->gemm->run(0, k.O, 0, n, k.C, n, u + i * k.O * k.C, k.C, 1,
-                     v + i * k.vstep, k.T, 1,
-                     &(limn_gemm_out){.c = m + i * k.mstep, .ldc = k.T}, rest);
-    conv_out(&k, cpu->loops, m, r0, r1, out, lines + 4 * k.line);
-  }
-  limn_cpu_give(cpu, slot);
+  const conv_plan *k = s->code;
+  if (t0 < t1) k->run(k, s, b, t0, t1);
 }
 
-static void conv_run_weights(const limn_step *s, const limn_bind *b,
-                             int64_t t0, int64_t t1) {
-  const int64_t *d = s->in[0].v.d;
-  if (t0 < t1)
-    limn_cpu_bound(b)->loops->conv_weights(
-        (const void *)limn_cpu_at(b, &s->in[0]), d[0] * d[1],
-        (void *)limn_cpu_at(b, &s->out[0]));
+/* -- Preparing -- */
+
+static void conv_sizes(conv_plan *k, const limn_step *s) {
+  bool weights = k->op == OP_conv_weights;
+  const limn_view *x = &s->in[0].v, *y = weights ? &s->in[1].v : &s->out[0].v;
+  k->N = x->d[0], k->C = x->d[1], k->O = y->d[1];
+  k->G = s->conv->groups;
+  k->c = k->C / k->G, k->o = k->O / k->G;
+  k->S = limn_numel(x->ndim - 2, x->d + 2);
+  k->P = limn_numel(y->ndim - 2, y->d + 2);
+}
+
+static void conv_types(conv_plan *k, const limn_step *s) {
+  k->dtype = s->out[0].dtype;
+  k->size = limn_dtype_size(k->dtype);
+  k->own = k->dtype == LIMN_F32;
+  k->type = k->dtype == LIMN_F64 ? CPU_F64
+            : limn_dtype_float(k->dtype) ? CPU_F32 : CPU_I64;
+  k->wide = k->type == CPU_F32 ? 4 : 8;
+}
+
+static void conv_choose(limn_context *c, conv_plan *k, const limn_step *s) {
+  if (k->op == OP_conv_weights) {
+    limn_conv_weights_prepare(k, s);
+    return;
+  }
+  if ((c->flags.passes & LIMN_PASS_WINOGRAD) && limn_conv_wino_suits(k, s))
+    limn_conv_wino_prepare(k, s), k->how = CONV_WINOGRAD;
+  else
+    limn_conv_product_prepare(k, s), k->how = CONV_PRODUCT;
+  k->keeps = k->begin && (c->flags.passes & LIMN_PASS_PREPACK);
+}
+
+static void conv_head_fill(conv_plan *k, const limn_step *s) {
+  conv_head *h = &k->head;
+  h->form = k->how, h->op = k->op, h->n = s->conv->n;
+  h->O = k->O, h->c = k->c, h->G = k->G, h->offset = s->in[1].v.offset;
+  for (int i = 0; i < s->conv->n; i++) {
+    h->stride[i] = s->conv->stride[i];
+    h->padding[i] = s->conv->padding[i];
+    h->dilation[i] = s->conv->dilation[i];
+  }
+  for (int i = 0; i < k->nd; i++)
+    h->kernel[i] = k->kernel[i], h->rests[i] = k->rests[i];
 }
 
 int limn_cpu_conv_prepare(limn_device *d, limn_step *s) {
-  conv_shape k;
-  size_t floats;
-  if (s->flag) {
-    const int64_t *w = s->in[0].v.d;
-    s->run = conv_run_weights;
-    s->ntiles = 1;
-    s->cost_ns = (double)(w[0] * w[1]) * 10;
-    return 0;
-  }
-  conv_read(s, &k);
+  conv_plan *k = limn_alloc(d->c, sizeof *k);
+  int rc;
+  if (!k) return LIMN_EMEM;
+  s->code = k;
+  k->gemm = limn_cpu_of(d)->gemm;
+  k->loops = limn_cpu_of(d)->loops;
+  k->kernels = limn_cpu_of(d)->conv;
+  k->op = s->op;
+  conv_sizes(k, s);
+  conv_types(k, s);
+  LIMN_GO(limn_conv_tables(d->c, k, s));
+  conv_choose(d->c, k, s);
+  conv_head_fill(k, s);
+  LIMN_GO(limn_cpu_reserve(d, k->scratch));
+  LIMN_GO(limn_cpu_reserve_shared(d, k->shared));
   s->run = conv_run;
-  s->ntiles = (k.rows + k.per - 1) / k.per;
-  s->cost_ns = (double)k.N * (double)k.O * (double)k.C * (double)k.OH *
-               (double)k.OW * 0.08;
-  floats = k.v + k.m + 4 * k.line + k.pair +
-           (size_t)limn_cpu_of(d)->gemm->scratch_size(k.C, k.T);
-  return limn_cpu_reserve(d, floats * sizeof(float));
+  s->ntiles = k->tiles;
+  s->cost_ns = k->cost_ns + 100;
+  return 0;
+bail:
+  limn_cpu_conv_discard(d, s);
+  s->code = NULL;
+  return rc;
+}
+
+void limn_cpu_conv_discard(limn_device *d, limn_step *s) {
+  conv_plan *k = s->code;
+  if (!k) return;
+  limn_free(d->c, k->table, k->ntable);
+  limn_free(d->c, k, sizeof *k);
 }

@@ -1,9 +1,21 @@
-/* Transforms of the convolution by 3 x 3 windows in tiles of 2 x 2 results
- * (Winograd 1980; Lavin and Gray 2016, F(2x2, 3x3)), for cpu_conv.c.
+/* The body of the convolutions' kernels, included once per instruction set; the
+ * includer defines CONV_TABLE.
  *
- * With the matrices of that paper: results = A' [(G g G') * (B' d B)] A, where
- * g is a window of weights, d the 4 x 4 input of a tile and * goes element by
- * element, so that sums over channels are 16 products of matrices. */
+ * Windows are gathered a vector of positions at a time: loads under a mask, of
+ * which the processor never faults what is masked, so that margins cost
+ * nothing.
+ *
+ * Winograd's transforms are for windows of 3 x 3 in tiles of 2 x 2 results
+ * (Winograd 1980; Lavin and Gray 2016, F(2x2, 3x3)). With the matrices of that
+ * paper: results = A' [(G g G') * (B' d B)] A, where g is a window of weights,
+ * d the 4 x 4 input of a tile and * goes element by element, so that sums over
+ * channels are 16 products of matrices. */
+#include "cpu_conv.h"
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
 
 /* CONV_LANES tiles are worked on at once: even and odd lanes of two vectors,
  * and two vectors with their lanes alternating. */
@@ -31,11 +43,73 @@ typedef float conv_vec __attribute__((vector_size(4 * CONV_LANES)));
 typedef float conv_at
     __attribute__((vector_size(4 * CONV_LANES), aligned(4), may_alias));
 
+typedef int conv_bits __attribute__((vector_size(4 * CONV_LANES)));
+
 INLINE conv_vec conv_load(const float *p) {
   return *(const conv_at *)p;
 }
 
 INLINE void conv_store(float *p, conv_vec v) { *(conv_at *)p = v; }
+
+/* -- Windows -- */
+
+/* Lanes whose bits are set from p, others 0; these are not read. */
+INLINE conv_vec conv_masked(const float *p, uint32_t m) {
+#if defined(__AVX512F__)
+  return (conv_vec)_mm512_maskz_loadu_ps((__mmask16)m, p);
+#elif defined(__AVX2__)
+  const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  __m256i all = _mm256_and_si256(_mm256_set1_epi32((int)m), bit);
+  return (conv_vec)_mm256_maskload_ps(p, _mm256_cmpeq_epi32(all, bit));
+#else
+  conv_vec v = {0};
+  for (int i = 0; i < CONV_LANES; i++)
+    if (m >> i & 1) v[i] = p[i];
+  return v;
+#endif
+}
+
+INLINE conv_vec conv_read(const float *src, const limn_conv_part *p,
+                          int64_t step) {
+  const float *at = src + p->off;
+  if (step == 1) return conv_masked(at, p->mask);
+  if (step == 2) {
+    conv_vec a = conv_masked(at, p->mask & ((1u << CONV_LANES) - 1));
+    conv_vec b = conv_masked(at + CONV_LANES, p->mask >> CONV_LANES);
+    return __builtin_shufflevector(a, b, CONV_EVEN);
+  }
+  conv_vec v = {0};
+  for (int i = 0; i < CONV_LANES; i++)
+    if (p->mask >> i & 1) v[i] = at[i * step];
+  return v;
+}
+
+/* `parts` and `step` are constants here, but for the last case. Parts have no
+ * lane in common, and elsewhere they are 0: their bits are put together. */
+INLINE void conv_gather_by(const limn_conv_gather *g, int64_t parts,
+                           int64_t step) {
+  const float *src = g->src;
+  float *dst = g->dst;
+  for (int64_t c = 0; c < g->channels; c++, src += g->cstep) {
+    const limn_conv_part *p = g->part;
+    for (int64_t t = 0; t < g->taps; t++, p += parts, dst += g->dstep) {
+      conv_bits v = (conv_bits)conv_read(src, p, step);
+      for (int64_t i = 1; i < parts; i++)
+        v |= (conv_bits)conv_read(src, p + i, step);
+      conv_store(dst, (conv_vec)v);
+    }
+  }
+}
+
+static void conv_gather(const limn_conv_gather *g) {
+  if (g->step == 1 && g->parts == 1) conv_gather_by(g, 1, 1);
+  else if (g->step == 1 && g->parts == 2) conv_gather_by(g, 2, 1);
+  else if (g->step == 1) conv_gather_by(g, g->parts, 1);
+  else if (g->step == 2) conv_gather_by(g, g->parts, 2);
+  else conv_gather_by(g, g->parts, g->step);
+}
+
+/* -- Winograd -- */
 
 /* Four values for each tile of a line: d[0] and d[1], then the next tile's. */
 INLINE void conv_part(const float *line, conv_vec d[4]) {
@@ -91,14 +165,21 @@ static void conv_output(const float *m, int64_t step, int64_t tiles,
   }
 }
 
-/* n windows of weights, 9 floats each: window i goes to u[k * n + i]. */
-static void conv_weights(const float *w, int64_t n, float *u) {
+/* Windows [i0, i1) of n of weights, 9 floats each: number o * channels + c at
+ * o * os + c * cs, turned by 180 degrees if `turn`. Window i goes to
+ * u[k * n + i]. */
+static void conv_weights(const float *w, int64_t os, int64_t cs,
+                         int64_t channels, bool turn, int64_t i0, int64_t i1,
+                         int64_t n, float *u) {
   enum { SOME = 64 };
   float g[9][SOME], h[4][3][SOME];
-  for (int64_t at = 0; at < n; at += SOME) {
-    int64_t some = n - at < SOME ? n - at : SOME, i;
-    for (i = 0; i < some; i++)
-      for (int k = 0; k < 9; k++) g[k][i] = w[(at + i) * 9 + k];
+  for (int64_t at = i0; at < i1; at += SOME) {
+    int64_t some = i1 - at < SOME ? i1 - at : SOME, i;
+    for (i = 0; i < some; i++) {
+      int64_t o = (at + i) / channels, c = (at + i) % channels;
+      const float *from = w + o * os + c * cs;
+      for (int k = 0; k < 9; k++) g[k][i] = from[turn ? 8 - k : k];
+    }
     for (int k = 0; k < 3; k++)
       for (i = 0; i < some; i++) {
         float a = g[k][i], b = g[3 + k][i], c = g[6 + k][i];
@@ -119,3 +200,8 @@ static void conv_weights(const float *w, int64_t n, float *u) {
     }
   }
 }
+
+const limn_conv_kernels CONV_TABLE;
+const limn_conv_kernels CONV_TABLE = {
+    CONV_LANES, conv_gather, conv_input, conv_output, conv_weights,
+};

@@ -45,6 +45,10 @@ typedef struct {
 typedef struct limn_gemm_kernels {
   const char *name; /* "base", "avx2", "avx512" */
   int pack_width;   /* LIMN_GEMM_SPLIT */
+  /* A packed operand is a row of panels, `panel` columns wide, each [K][panel]
+   * floats; the last is as wide as its columns rounded up to `lanes`. Panel i
+   * begins at i * panel * K. */
+  int panel, lanes;
 
   /* Floats in the packed form of a K x N right operand. */
   int64_t (*packed_size)(int64_t K, int64_t N);

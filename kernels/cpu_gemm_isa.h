@@ -530,6 +530,6 @@ static void run(int64_t m0, int64_t m1, int64_t n0, int64_t n1, int64_t K,
 
 const limn_gemm_kernels GEMM_TABLE;
 const limn_gemm_kernels GEMM_TABLE = {
-    GEMM_NAME, LIMN_GEMM_SPLIT, packed_size, pack_all,
+    GEMM_NAME, LIMN_GEMM_SPLIT, NR, VL, packed_size, pack_all,
     run_packed, scratch_size, run,
 };

@@ -90,12 +90,6 @@ typedef struct {
   void (*pool)(const limn_view *v, const float *x, float *rows, float *out);
   void (*pool_back)(const limn_view *v, const float *x, const float *y,
                     const float *g, float *out);
-  /* Transforms of cpu_conv.c; see cpu_conv_isa.h. */
-  void (*conv_input)(const float *const rows[4], int64_t tiles, float *v,
-                     int64_t step);
-  void (*conv_output)(const float *m, int64_t step, int64_t tiles, float *top,
-                      float *low);
-  void (*conv_weights)(const float *w, int64_t n, float *u);
 } limn_cpu_loops;
 const limn_cpu_loops *limn_loops_select(int isa); /* as limn_gemm_select */
 
@@ -105,15 +99,20 @@ typedef struct {
   void *mem;
   size_t bytes;
 } limn_cpu_block;
+struct limn_conv_kernels;
 typedef struct {
   const limn_cpu_loops *loops;
   const limn_gemm_kernels *gemm;
+  const struct limn_conv_kernels *conv;
   /* Scratch for tiles: `nslot` pieces of slot_size bytes, of which a tile
    * takes one while it runs. Grown at prepare only, when nothing runs. */
   char *slots;
   size_t slot_size;
   int nslot;
   uint64_t busy; /* one bit per slot, atomic */
+  /* What the tiles of a step share and no tensor holds; grown likewise. */
+  void *shared;
+  size_t shared_size;
   /* Large blocks without a tensor, for the next one of their size. */
   limn_cpu_block kept[8];
   int nkept;
@@ -125,6 +124,10 @@ static inline limn_cpu *limn_cpu_bound(const limn_bind *b) {
   return b->c->devices[0]->impl;
 }
 int limn_cpu_reserve(limn_device *d, size_t bytes);
+int limn_cpu_reserve_shared(limn_device *d, size_t bytes);
+/* Run fn on tiles [0, n), on all threads where `ns` of work is worth it. */
+int limn_cpu_spread(limn_context *c, int64_t n, double ns,
+                    void (*fn)(void *, int64_t t0, int64_t t1), void *arg);
 /* A piece of scratch, which waits for another tile's when all are taken. */
 void *limn_cpu_take(limn_cpu *cpu, int *slot);
 void limn_cpu_give(limn_cpu *cpu, int slot);
@@ -165,6 +168,10 @@ void limn_cpu_matmul_begin(const limn_step *s, const limn_bind *b);
 int limn_cpu_reduce_prepare(limn_device *d, limn_step *s);
 void limn_cpu_reduce_discard(limn_device *d, limn_step *s);
 int limn_cpu_conv_prepare(limn_device *d, limn_step *s);
+void limn_cpu_conv_discard(limn_device *d, limn_step *s);
+/* Before and after the tiles. */
+int limn_cpu_conv_begin(const limn_step *s, const limn_bind *b);
+int limn_cpu_conv_end(const limn_step *s, const limn_bind *b);
 int limn_cpu_row_prepare(limn_device *d, limn_step *s);
 int limn_cpu_norm_prepare(limn_device *d, limn_step *s);
 int limn_cpu_batch_prepare(limn_device *d, limn_step *s);

@@ -518,7 +518,6 @@ static void loops_row_back(const float *y, const float *g, float s, bool log,
 }
 
 #include "cpu_batch_isa.h"
-#include "cpu_conv_isa.h"
 #include "cpu_pool_isa.h"
 
 const limn_cpu_loops LOOPS_TABLE = {
@@ -546,7 +545,4 @@ const limn_cpu_loops LOOPS_TABLE = {
     {BATCH_TABLE(f32), BATCH_TABLE(f64)},
     loops_pool,
     loops_pool_back,
-    conv_input,
-    conv_output,
-    conv_weights,
 };

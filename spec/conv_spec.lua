@@ -4,6 +4,7 @@ local U = require "support.util"
 local limn = U.limn
 local nn = limn.nn
 
+local definition = require "support.conv"
 local letters = {"a", "b", "c"}
 
 -- The case as a function of its inputs in alphabetical order.
@@ -143,7 +144,7 @@ describe("Convolutions", function()
     U.shape(g(limn.randn(0, 3, 6, 6)), {0, 4, 6, 6})
   end)
 
-  -- Enough channels for the kernel of 3 x 3 windows (conv3).
+  -- Enough of them for Winograd's tiles, on the CPU.
   it("with many channels agree with the definition", function()
     for _, c in ipairs {{{2, 17, 5, 9}, 16, 1}, {{1, 16, 3, 3}, 18, 0},
                         {{3, 16, 8, 31}, 16, 2}, {{1, 16, 1, 1}, 16, 3},
@@ -154,8 +155,8 @@ describe("Convolutions", function()
       U.close(nn.conv2d(x:to "float64", w:to "float64", nil, {padding = c[3]}),
               want, 1e-12, "max")
       U.each_device(function(dev)
-        local y = limn.conv3(x:to(dev), w:to(dev), {c[3], c[3]})
-        U.close(y, want, 1e-5, "max")
+        local o = {padding = c[3]}
+        U.close(nn.conv2d(x:to(dev), w:to(dev), nil, o), want, 1e-5, "max")
       end)
       local function loss(a, b)
         return (nn.conv2d(a, b, nil, {padding = c[3]}) / 10):sin():sum()
@@ -166,8 +167,72 @@ describe("Convolutions", function()
       U.close(g[1], U.flat(want_g[1]), 1e-5, "max")
       U.close(g[2], U.flat(want_g[2]), 1e-5, "max")
     end
-    local x = limn.randn(1, 2, 5, 5, {dtype = "float64"})
-    U.message(function() limn.conv3(x, x, {2, 2}) end, "conv is for all")
+  end)
+
+  it("and their gradients agree with the definition in every dtype",
+     function()
+    local dtypes = {"float32", "float64", "float16", "bfloat16", "int64",
+                    "int32", "int8", "uint8"}
+    for i, case in ipairs(definition.cases) do
+      U.each_device(function(dev)
+        for j, dtype in ipairs(dtypes) do
+          -- All dtypes over the cases, all cases in float32.
+          if j == 1 or (i + j) % 4 == 0 then
+            definition.check(case, dtype, dev)
+          end
+        end
+      end)
+    end
+  end)
+
+  it("give the same bits for every number of threads", function()
+    local code = [[
+      local limn = require "limn"
+      limn.manual_seed(1)
+      local x, w = limn.randn(3, 20, 21, 19), limn.randn(24, 20, 3, 3)
+      local v, out = limn.randn(24, 10, 2, 4), {}
+      for _, o in ipairs {{x, w, {1, 1}, 1}, {x, v, {2, 3}, 2}} do
+        local p, d, groups = {1, 1}, {1, 1}, {groups = o[4]}
+        local y = limn.conv(o[1], o[2], o[3], p, d, groups)
+        local back = limn.conv_transpose(y, o[2], o[3], p, {0, 0}, d, groups)
+        local g = limn.conv_weights(o[1], y, o[2], o[3], p, d, groups)
+        out[#out + 1] = y:bytes() .. back:bytes() .. g:bytes()
+      end
+      io.write(table.concat(out))
+    ]]
+    local function run(threads)
+      local pipe = io.popen(("LIMN_THREADS=%d luajit -e '%s'"):format(threads,
+                                                                     code))
+      local bytes = pipe:read "*a"
+      pipe:close()
+      return bytes
+    end
+    local one = run(1)
+    assert.is_true(#one > 100000)
+    for _, threads in ipairs {2, 3} do
+      assert.is_true(one == run(threads), threads .. " threads")
+    end
+  end)
+
+  -- The windows of these would take 110 MB.
+  it("take no memory for windows, however many rows", function()
+    local w, v = limn.randn(8, 8, 5, 5), limn.randn(8, 8, 4, 4)
+    local function all(rows)
+      local x = limn.randn(rows, 8, 33, 33)
+      local y = nn.conv2d(x, w, nil, {padding = 2})
+      limn.conv_weights(x, y, w, {1, 1}, {2, 2}, {1, 1})
+      nn.conv_transpose2d(y, w, nil, {padding = 2})
+      nn.conv_transpose2d(y, v, nil, {stride = 2})
+    end
+    local function held()
+      collectgarbage()
+      collectgarbage()
+      return limn.counters().bytes
+    end
+    all(2)
+    local before = held()
+    all(128)
+    assert.is_true(held() - before < 200000)
   end)
 
   it("of no rows give none", function()

@@ -147,7 +147,9 @@ describe("Passes", function()
     local f = limn.trace(function(a, b)
       local u = a * b + a * b
       local v = (u:t() - 1):reshape(-1):sum() + (a + 0):max()
-      return u:relu():softmax(-1), v, (a:gt(b)):to "float32":cumsum(1)
+      local w = a:mean():expand(16, 16, 3, 3) + limn.arange(0, 2):reshape(3, 1)
+      local c = limn.ones(1, 16, 6, 6):conv(w, {1, 1}, {1, 1}, {1, 1}) / 16
+      return u:relu():softmax(-1), v, (a:gt(b)):to "float32":cumsum(1), c:sum(2)
     end, limn.ones(2, 2), limn.ones(2, 2))
     for _, dev in ipairs(limn.devices()) do
       local x, t = limn.randn(4, 5):to(dev), limn.randint(1, 3, 4):to(dev)
@@ -204,7 +206,8 @@ describe("Passes", function()
     for _, opt in ipairs {"-all", "-fuse", "-simplify"} do
       same("LIMN_OPT=" .. opt)
     end
-    for _, opt in ipairs {"-inplace", "-gemm", "-prepack", "-pairs"} do
+    for _, opt in ipairs {"-inplace", "-gemm", "-prepack", "-pairs",
+                          "-winograd"} do
       same("LIMN_OPT=" .. opt, "LIMN_DEVICES=cpu")
     end
   end)

@@ -587,7 +587,7 @@ S.elsewhere = {
   solve_triangular = "linalg_spec.lua", lu_parts = "linalg_spec.lua",
   eigh_parts = "linalg_spec.lua", svd_parts = "linalg_spec.lua",
   qr_parts = "linalg_spec.lua", pinv = "linalg_spec.lua",
-  conv3 = "conv_spec.lua", max_pool2_back = "conv_spec.lua",
+  max_pool2_back = "conv_spec.lua",
   max_pool2_f32 = "conv_spec.lua", max_pool2_f32_back = "conv_spec.lua",
   rand = "random_spec.lua", randn = "random_spec.lua",
   randint = "random_spec.lua", rand_bits = "random_spec.lua",

@@ -1,0 +1,168 @@
+/* Convolutions on the CPU: what the files of kernels/cpu_conv*.c share.
+ *
+ * All three ops walk a grid of positions, each of which reads its source
+ * through a window of taps:
+ *   conv            positions of y read x: index j * stride + k * dilation -
+ *                   padding of each dim, for tap k
+ *   conv_weights    the same; what is read meets y's gradient
+ *   conv_transpose  positions of x read y: where q + padding - k * dilation is
+ *                   a whole number of strides. The q of one remainder use the
+ *                   same taps, next ones read neighbours: each remainder is a
+ *                   grid of its own, a `pass`, and there are no zeros between.
+ * No padded copy is made: what lies outside the source is masked where it is
+ * read. */
+#ifndef LIMN_CPU_CONV_H
+#define LIMN_CPU_CONV_H
+
+#include "cpu_kernels.h"
+
+/* -- Kernels, one table per instruction set (cpu_conv_isa.h) -- */
+
+/* Of a vector of positions, those whose bits are set read src[off + lane *
+ * step]. With a step of 2, bit 2 * lane stands for a lane. */
+typedef struct {
+  int64_t off;
+  uint32_t mask, pad;
+} limn_conv_part;
+
+/* What a vector of positions reads of each channel: one vector per tap, put
+ * together from `parts` parts. Rows follow each other in dst by channel, then
+ * tap, dstep floats apart. */
+typedef struct {
+  const limn_conv_part *part; /* [taps][parts] */
+  int64_t taps, parts, step, channels;
+  const float *src;
+  int64_t cstep; /* floats from channel to channel */
+  float *dst;
+  int64_t dstep;
+} limn_conv_gather;
+
+typedef struct limn_conv_kernels {
+  int lanes; /* positions of a vector, as many as the products' */
+  void (*gather)(const limn_conv_gather *g);
+  /* Winograd's transforms. */
+  void (*input)(const float *const rows[4], int64_t tiles, float *v,
+                int64_t step);
+  void (*output)(const float *m, int64_t step, int64_t tiles, float *top,
+                 float *low);
+  /* Windows [i0, i1) of n; see cpu_conv_isa.h. */
+  void (*weights)(const float *w, int64_t os, int64_t cs, int64_t channels,
+                  bool turn, int64_t i0, int64_t i1, int64_t n, float *u);
+} limn_conv_kernels;
+const limn_conv_kernels *limn_conv_select(int isa); /* as limn_gemm_select */
+
+/* -- Grids -- */
+
+/* One dim of the positions of a pass, and of the source. */
+typedef struct {
+  int64_t size, grid; /* elements of the source; positions */
+  int64_t step;       /* elements from position to position */
+  int64_t stride;     /* of the source, in elements */
+  int64_t n;          /* taps */
+  /* Of each: off, lo, hi, number. Position j reads index j * step + off, which
+   * is in the source for lo <= j < hi; number: its place in the weights. */
+  const int64_t *tap;
+} conv_dim;
+enum { CONV_TAP = 4 };
+
+typedef struct {
+  int nd;
+  conv_dim d[LIMN_MAXDIM];
+  int64_t taps, positions;
+  int64_t image; /* elements of the source from row to row */
+  int64_t first; /* taps of the passes before */
+} conv_grid;
+
+/* Where the result of a pass lies: position j of a dim at j * step + first. */
+typedef struct {
+  int64_t step[LIMN_MAXDIM], first[LIMN_MAXDIM], size[LIMN_MAXDIM];
+} conv_place;
+
+/* What weights in another form are made of; stands before a copy of them. */
+typedef struct {
+  int64_t form; /* the way that wants them */
+  int64_t op, n, O, c, G, offset;
+  int64_t stride[LIMN_MAXDIM], padding[LIMN_MAXDIM], dilation[LIMN_MAXDIM];
+  int64_t kernel[LIMN_MAXDIM], rests[LIMN_MAXDIM];
+  int64_t pad;
+} conv_head;
+_Static_assert(sizeof(conv_head) % 64 == 0, "keeps the copy aligned");
+
+enum { CONV_PRODUCT = 1, CONV_WINOGRAD };
+
+typedef struct conv_plan conv_plan;
+typedef void conv_tiles(const conv_plan *k, const limn_step *s,
+                        const limn_bind *b, int64_t t0, int64_t t1);
+struct conv_plan {
+  const limn_gemm_kernels *gemm;
+  const limn_cpu_loops *loops;
+  const limn_conv_kernels *kernels;
+  int op, how, dtype, size;
+  int type, wide;  /* what it computes in: CPU_F32..., and its bytes */
+  bool own;        /* float32, read where it is */
+  bool keeps;      /* formed weights, with their cell */
+  bool plain;      /* a window of one: the source is the matrix of windows */
+  /* N rows; C channels of the source and O of the result in G groups of c and
+   * o; S and P elements of a plane of them. Of conv_weights the source is x,
+   * the result y. */
+  int64_t N, C, O, G, c, o, S, P;
+  int nd;
+  int64_t kernel[LIMN_MAXDIM], grid[LIMN_MAXDIM]; /* of the whole result */
+  int64_t rests[LIMN_MAXDIM], stride[LIMN_MAXDIM]; /* passes of each dim */
+  int64_t at[LIMN_MAXDIM]; /* of each dim's in the table */
+  int64_t taps, passes;
+  int64_t *table; /* of the dims, one after the other */
+  size_t ntable;
+  /* Tiles: see the files. */
+  int64_t per, tiles, blocks, mparts, mb, columns, channels;
+  int64_t parts, chunks;
+  bool cross; /* blocks go on from row to row */
+  /* Weights in another form: made before the tiles, of `shared` bytes; of
+   * conv_weights the sums of the parts. */
+  size_t shared, scratch;
+  conv_tiles *begin, *run, *end; /* of nbegin, ntiles, nend tiles */
+  int64_t nbegin, nend;
+  double begin_ns, end_ns, cost_ns;
+  conv_head head;
+};
+
+/* -- cpu_conv_grid.c -- */
+int limn_conv_tables(limn_context *c, conv_plan *k, const limn_step *s);
+void limn_conv_pass(const conv_plan *k, int64_t pass, conv_grid *g,
+                    conv_place *at);
+/* Bytes that limn_conv_rows needs beside its result. */
+size_t limn_conv_parts_size(const conv_plan *k);
+/* The windows of positions [f, f + n) of `channels` channels from src on, as
+ * rows by channel, then tap. `panels`: as products have them packed (float32
+ * only), else rows ld apart, in the type computed in. f counts on from one row
+ * of the source to the next. */
+void limn_conv_rows(const conv_plan *k, const conv_grid *g, const char *src,
+                    int64_t channels, int64_t f, int64_t n, bool panels,
+                    int64_t ld, void *parts, void *dst);
+/* Positions of one line: `len` of them from at on, of row `row`. */
+typedef struct {
+  int64_t row, len;
+  int64_t at[LIMN_MAXDIM];
+} conv_span;
+void limn_conv_seek(const conv_grid *g, int64_t f, conv_span *r); /* len: 0 */
+void limn_conv_next(const conv_grid *g, int64_t most, conv_span *r);
+
+/* -- cpu_conv_product.c, cpu_conv_wino.c, cpu_conv_weights.c -- */
+void limn_conv_product_prepare(conv_plan *k, const limn_step *s);
+bool limn_conv_wino_suits(const conv_plan *k, const limn_step *s);
+void limn_conv_wino_prepare(conv_plan *k, const limn_step *s);
+void limn_conv_weights_prepare(conv_plan *k, const limn_step *s);
+/* C [m, n] (+)= A [m, K] B [K, n] in the type computed in; A's columns are 1
+ * apart. scratch: the gemm's. */
+void limn_conv_multiply(const conv_plan *k, int64_t m, int64_t n, int64_t K,
+                        const void *a, int64_t ars, const void *b, int64_t brs,
+                        int64_t bcs, void *c, int64_t ldc, bool acc,
+                        void *scratch);
+/* n elements of the type computed in to the step's dtype. */
+void limn_conv_store(const conv_plan *k, const void *v, int64_t n, char *out);
+
+/* Where the prepared weights, or the sums of the parts, are in this run. */
+void *limn_conv_shared(const conv_plan *k, const limn_bind *b,
+                       const limn_step *s);
+
+#endif

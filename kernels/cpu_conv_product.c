@@ -1,0 +1,348 @@
+/* Convolutions on the CPU as products ("implicit gemm"): for a block of
+ * positions the windows are gathered in the form that the micro-kernel reads,
+ * and multiplied by the weights while they are in cache. So memory is bounded
+ * by the block, whatever the sizes.
+ *
+ * A tile is a range of positions times a range of result channels of a group.
+ * Of several passes it is the same rows of dim 1 of all of them, so that a tile
+ * completes what it writes. */
+#include "cpu_conv.h"
+#ifndef LIMN_NO_BLAS
+#include <cblas.h>
+#undef I /* complex.h's */
+#endif
+
+enum {
+  WORK = 3000000, /* multiplications of a tile, about */
+  COLUMNS = 256,  /* positions of a block, at most */
+  FEW = 64,       /* positions of a row, from which blocks stay within it */
+  DEPTH = 256,    /* rows of windows that are multiplied at a time, about */
+  ENOUGH = 8,     /* tiles that a step is cut into if it can be */
+  ROWS = 32       /* result channels of a tile, at least, if it is cut */
+};
+
+/* -- Products -- */
+
+#define MULTIPLY(name, T, S)                                               \
+  static void conv_multiply_##name(int64_t m, int64_t n, int64_t K,        \
+                                   const S *a, int64_t ars, const S *b,    \
+                                   int64_t brs, int64_t bcs, S *c,         \
+                                   int64_t ldc, bool acc) {                \
+    for (; m > 0; m--, a += ars, c += ldc) {                               \
+      if (!acc) memset(c, 0, (size_t)n * sizeof *c);                       \
+      for (int64_t k = 0; k < K; k++)                                      \
+        for (int64_t i = 0; i < n; i++)                                    \
+          c[i] = (S)((T)c[i] + (T)a[k] * (T)b[k * brs + i * bcs]);         \
+    }                                                                      \
+  }
+MULTIPLY(i64, uint64_t, int64_t) /* wraps */
+#ifdef LIMN_NO_BLAS
+MULTIPLY(f64, double, double)
+#else
+static void conv_multiply_f64(int64_t m, int64_t n, int64_t K, const double *a,
+                              int64_t ars, const double *b, int64_t brs,
+                              int64_t bcs, double *c, int64_t ldc, bool acc) {
+  bool turn = bcs != 1;
+  if (m == 0 || n == 0) return;
+  if (K == 0) {
+    for (; !acc && m > 0; m--, c += ldc) memset(c, 0, (size_t)n * sizeof *c);
+    return;
+  }
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, turn ? CblasTrans : CblasNoTrans,
+              (int)m, (int)n, (int)K, 1, a, (int)LIMN_MAX(ars, K), b,
+              (int)(turn ? bcs : brs), acc, c, (int)ldc);
+}
+#endif
+
+void limn_conv_multiply(const conv_plan *k, int64_t m, int64_t n, int64_t K,
+                        const void *a, int64_t ars, const void *b, int64_t brs,
+                        int64_t bcs, void *c, int64_t ldc, bool acc,
+                        void *scratch) {
+  if (k->type == CPU_F32)
+    k->gemm->run(0, m, 0, n, K, n, a, ars, 1, b, brs, bcs,
+                 &(limn_gemm_out){.c = c, .ldc = ldc, .acc = acc}, scratch);
+  else if (k->type == CPU_F64)
+    conv_multiply_f64(m, n, K, a, ars, b, brs, bcs, c, ldc, acc);
+  else
+    conv_multiply_i64(m, n, K, a, ars, b, brs, bcs, c, ldc, acc);
+}
+
+#define STORE(T) \
+  for (int64_t i = 0; i < n; i++) ((T *)(void *)out)[i] = (T)w[i]
+
+void limn_conv_store(const conv_plan *k, const void *v, int64_t n, char *out) {
+  const int64_t *w = v;
+  switch (k->dtype) {
+    case LIMN_F32: case LIMN_F16: case LIMN_BF16:
+      k->loops->store(k->dtype, out, v, n);
+      break;
+    case LIMN_I32: STORE(int32_t); break;
+    case LIMN_I8: STORE(int8_t); break;
+    case LIMN_U8: STORE(uint8_t); break;
+    default: memcpy(out, v, (size_t)(n * k->size)); break;
+  }
+}
+
+/* -- Weights by pass: [passes][G][o][c][taps of the pass] -- */
+
+/* The place in the weights of tap t of a pass. */
+static int64_t conv_number(const conv_plan *k, const conv_grid *g, int64_t t) {
+  int64_t at = 0, stride = 1;
+  for (int i = g->nd - 1; i >= 0; i--) {
+    at += g->d[i].tap[CONV_TAP * (t % g->d[i].n) + 3] * stride;
+    t /= g->d[i].n;
+    stride *= k->kernel[i];
+  }
+  return at;
+}
+
+/* Those of result channel r, in the type computed in. tmp: one window. */
+static void conv_form(const conv_plan *k, const conv_grid *g, const char *w,
+                      int64_t r, char *out, char *tmp) {
+  bool back = k->op == OP_conv_transpose;
+  int64_t group = r / k->o, o = r % k->o, size = k->wide;
+  out += (g->first * k->O + r * g->taps) * k->c * size;
+  for (int64_t c = 0; c < k->c; c++) {
+    int64_t at = back ? (group * k->c + c) * k->o + o : r * k->c + c;
+    const char *from = w + at * k->taps * k->size;
+    if (!k->own) {
+      k->loops->load[k->type](k->dtype, from, 1, k->taps, tmp);
+      from = tmp;
+    }
+    for (int64_t t = 0; t < g->taps; t++, out += size)
+      memcpy(out, from + conv_number(k, g, t) * size, (size_t)size);
+  }
+}
+
+static void conv_begin(const conv_plan *k, const limn_step *s,
+                       const limn_bind *b, int64_t t0, int64_t t1) {
+  limn_cpu *cpu = limn_cpu_bound(b);
+  const char *w = limn_cpu_at(b, &s->in[1]);
+  char *out = limn_conv_shared(k, b, s), *tmp;
+  conv_grid g;
+  conv_place at;
+  int slot;
+  tmp = limn_cpu_take(cpu, &slot);
+  for (int64_t pass = 0; pass < k->passes; pass++) {
+    limn_conv_pass(k, pass, &g, &at);
+    for (int64_t r = t0; r < t1; r++) conv_form(k, &g, w, r, out, tmp);
+  }
+  limn_cpu_give(cpu, slot);
+}
+
+/* -- Blocks -- */
+
+/* One tile, or what a pass has of it. */
+typedef struct {
+  const conv_plan *k;
+  conv_grid g;
+  conv_place at;
+  int64_t group, m0, m1; /* result channels of the group */
+  const char *src, *w;   /* of the group; w at row m0, `wrow` elements a row */
+  int64_t wrow;
+  char *out;             /* of the step */
+  char *windows, *sums, *parts, *rest; /* scratch */
+} conv_tile;
+
+/* The sums of a block to where they belong. */
+static void conv_scatter(const conv_tile *t, int64_t f, int64_t n,
+                         int64_t ld) {
+  const conv_plan *k = t->k;
+  int last = t->g.nd - 1;
+  char tmp[COLUMNS * 8];
+  conv_span r;
+  limn_conv_seek(&t->g, f, &r);
+  for (int64_t at = 0; at < n; at += r.len) {
+    int64_t line = 0, step = t->at.step[last];
+    limn_conv_next(&t->g, n - at, &r);
+    for (int i = 0; i <= last; i++)
+      line = line * t->at.size[i] + r.at[i] * t->at.step[i] + t->at.first[i];
+    line += (r.row * k->O + t->group * k->o) * k->P;
+    for (int64_t m = t->m0; m < t->m1; m++) {
+      const char *v = t->sums + ((m - t->m0) * ld + at) * k->wide;
+      char *out = t->out + (line + m * k->P) * k->size;
+      limn_conv_store(k, v, r.len, step == 1 ? out : tmp);
+      if (step == 1) continue;
+      if (k->own)
+        for (int64_t i = 0; i < r.len; i++)
+          ((float *)(void *)out)[i * step] = ((float *)(void *)tmp)[i];
+      else
+        for (int64_t i = 0; i < r.len; i++)
+          memcpy(out + i * step * k->size, tmp + i * k->size,
+                 (size_t)k->size);
+    }
+  }
+}
+
+/* The windows of some channels, multiplied and added. */
+static void conv_depth(const conv_tile *t, int64_t c, int64_t channels,
+                       int64_t f, int64_t n, char *sums, int64_t ld) {
+  const conv_plan *k = t->k;
+  int64_t K = channels * t->g.taps, m = t->m1 - t->m0;
+  const char *src = t->src + c * k->S * k->size;
+  const char *w = t->w + c * t->g.taps * k->wide;
+  if (k->own && k->plain && !k->cross) {
+    src += (f / k->P * k->C * k->S + f % k->P) * k->size;
+    limn_conv_multiply(k, m, n, K, w, t->wrow, src, k->S, 1, sums, ld, c > 0,
+                       t->rest);
+    return;
+  }
+  limn_conv_rows(k, &t->g, src, channels, f, n, k->own, k->columns, t->parts,
+                 t->windows);
+  if (!k->own)
+    limn_conv_multiply(k, m, n, K, w, t->wrow, t->windows, k->columns, 1, sums,
+                       ld, c > 0, t->rest);
+  else /* one column would be expected to be there twice */
+    k->gemm->run_packed(0, m, 0, n, K, LIMN_MAX(n, 2), (const void *)w,
+                        t->wrow, 1, (const void *)t->windows,
+                        &(limn_gemm_out){.c = (void *)sums, .ldc = ld,
+                                         .acc = c > 0});
+}
+
+/* Positions [f0, f1) of a pass, counted on from row to row. */
+static void conv_block(const conv_tile *t, int64_t f0, int64_t f1) {
+  const conv_plan *k = t->k;
+  bool straight = k->own && k->passes == 1 && !k->cross;
+  for (int64_t f = f0, n; f < f1; f += n) {
+    char *sums = t->sums;
+    int64_t ld = k->columns, c = 0;
+    n = LIMN_MIN(k->columns, f1 - f);
+    if (straight) {
+      int64_t o = f / k->P * k->O + t->group * k->o + t->m0;
+      sums = t->out + (o * k->P + f % k->P) * k->size;
+      ld = k->P;
+    }
+    do {
+      int64_t channels = LIMN_MIN(k->channels, k->c - c);
+      conv_depth(t, c, channels, f, n, sums, ld);
+      c += channels;
+    } while (c < k->c);
+    if (!straight) conv_scatter(t, f, n, ld);
+  }
+}
+
+/* Tile number i of those of a group and a range of its channels. */
+static void conv_range_run(conv_tile *t, int64_t i) {
+  const conv_plan *k = t->k;
+  int64_t row = i / k->blocks, u0 = i % k->blocks * k->per, u1 = u0 + k->per;
+  if (k->passes == 1) {
+    int64_t all = k->cross ? k->N * k->P : k->P;
+    conv_block(t, row * k->P + u0, row * k->P + LIMN_MIN(u1, all));
+    return;
+  }
+  /* Dim 1, times what of the pass lies behind each of its positions. */
+  int64_t first = t->g.d[0].grid, each = t->g.positions / first;
+  u0 = LIMN_MIN(u0, first), u1 = LIMN_MIN(u1, first);
+  conv_block(t, row * t->g.positions + u0 * each,
+             row * t->g.positions + u1 * each);
+}
+
+static void conv_run_tile(conv_tile *t, const char *w, int64_t i) {
+  const conv_plan *k = t->k;
+  int64_t part = i % k->mparts;
+  t->group = i / k->mparts % k->G;
+  t->m0 = part * k->mb, t->m1 = LIMN_MIN(t->m0 + k->mb, k->o);
+  t->src += t->group * k->c * k->S * k->size;
+  for (int64_t pass = 0; pass < k->passes; pass++) {
+    limn_conv_pass(k, pass, &t->g, &t->at);
+    t->wrow = k->c * t->g.taps;
+    t->w = w + (t->g.first * k->O * k->c +
+                (t->group * k->o + t->m0) * t->wrow) * k->wide;
+    conv_range_run(t, i / k->mparts / k->G);
+  }
+}
+
+static size_t conv_round(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+static size_t conv_windows_size(const conv_plan *k) {
+  if (k->own && k->plain && !k->cross) return 0;
+  return conv_round((size_t)(k->channels * k->taps * k->columns * k->wide));
+}
+
+static size_t conv_sums_size(const conv_plan *k) {
+  if (k->own && k->passes == 1 && !k->cross) return 0;
+  return conv_round((size_t)(k->mb * k->columns * k->wide));
+}
+
+static void conv_run_tiles(const conv_plan *k, const limn_step *s,
+                           const limn_bind *b, int64_t t0, int64_t t1) {
+  limn_cpu *cpu = limn_cpu_bound(b);
+  const char *w = k->shared ? limn_conv_shared(k, b, s)
+                            : limn_cpu_at(b, &s->in[1]);
+  int slot;
+  char *scratch = limn_cpu_take(cpu, &slot);
+  conv_tile all = {.k = k, .src = limn_cpu_at(b, &s->in[0]),
+                   .out = limn_cpu_at(b, &s->out[0]), .windows = scratch};
+  all.sums = all.windows + conv_windows_size(k);
+  all.parts = all.sums + conv_sums_size(k);
+  all.rest = all.parts + conv_round(limn_conv_parts_size(k));
+  for (; t0 < t1; t0++) {
+    conv_tile t = all;
+    conv_run_tile(&t, w, t0);
+  }
+  limn_cpu_give(cpu, slot);
+}
+
+/* -- Preparing -- */
+
+static int64_t conv_parts(int64_t n, int64_t each) {
+  return LIMN_MAX((n + each - 1) / each, 1);
+}
+
+/* Positions of a tile: of one pass any, of several whole rows of dim 1. */
+static void conv_cut(conv_plan *k) {
+  double each = (double)k->o * (double)k->c * (double)k->taps;
+  double want = LIMN_MIN(LIMN_MAX(WORK / LIMN_MAX(each, 1), 96), 4096);
+  int64_t units = k->P, n = (int64_t)want, unit = k->gemm->lanes;
+  k->cross = k->passes == 1 && k->P < FEW && k->N > 1;
+  if (k->cross) units = k->N * k->P;
+  if (k->passes > 1) {
+    units = conv_parts(k->grid[0], k->stride[0]);
+    n = LIMN_MAX(n / LIMN_MAX(k->P / units, 1), 1);
+    unit = 1;
+  }
+  k->per = conv_parts(conv_parts(units, conv_parts(units, n)), unit) * unit;
+  k->blocks = conv_parts(units, k->per);
+  k->tiles = k->blocks * (k->cross ? 1 : k->N) * k->G;
+}
+
+/* Result channels of a tile: each range of them gathers the windows anew. */
+static void conv_cut_rows(conv_plan *k) {
+  double work = (double)k->o * (double)k->c * (double)k->taps *
+                (double)LIMN_MIN(k->per, COLUMNS);
+  int64_t parts = (int64_t)(work / (8.0 * WORK)) + 1;
+  int64_t total = (int64_t)LIMN_MIN(work * (double)k->tiles / WORK, ENOUGH);
+  parts = LIMN_MAX(parts, total / LIMN_MAX(k->tiles, 1));
+  parts = LIMN_MIN(parts, LIMN_MAX(k->o / ROWS, 1));
+  k->mb = conv_parts(k->o, parts);
+  k->mparts = conv_parts(k->o, k->mb);
+}
+
+void limn_conv_product_prepare(conv_plan *k, const limn_step *s) {
+  double work = (double)k->N * (double)k->O * (double)k->P * (double)k->c *
+                (double)k->taps;
+  int64_t columns = k->P;
+  (void)s;
+  conv_cut(k);
+  conv_cut_rows(k);
+  if (k->passes == 1) columns = k->per;
+  k->columns = LIMN_MIN(conv_parts(columns, k->gemm->lanes) * k->gemm->lanes,
+                        COLUMNS);
+  k->channels = LIMN_MIN(LIMN_MAX(DEPTH / k->taps, 1), LIMN_MAX(k->c, 1));
+  k->run = conv_run_tiles;
+  k->tiles *= k->mparts;
+  if (!k->own || k->op == OP_conv_transpose) {
+    k->shared = (size_t)(k->O * k->c * k->taps * k->wide);
+    k->begin = conv_begin;
+    k->nbegin = k->O;
+    k->begin_ns = (double)k->shared / 8;
+  }
+  k->scratch = conv_windows_size(k) + conv_sums_size(k) +
+               conv_round(limn_conv_parts_size(k));
+  if (!k->own || k->plain)
+    k->scratch += (size_t)k->gemm->scratch_size(
+                      k->own ? k->c : k->channels * k->taps, k->columns) *
+                  sizeof(float);
+  k->scratch = LIMN_MAX(k->scratch, (size_t)(k->taps * k->wide));
+  k->cost_ns = work / (k->type == CPU_F32 ? 40 : k->type == CPU_F64 ? 20 : 0.5);
+}
