@@ -182,6 +182,42 @@ describe("limn.restore", function()
     end)
   end)
 
+  it("finds what belongs to each object of a list", function()
+    local net, opt = nn.Linear(2, 3), nil
+    opt = limn.optim.Adam(net)
+    U.with_file(function(path)
+      limn.save(path, {net = net, opt = opt, ema = limn.optim.EMA(net)})
+      local net2 = nn.Linear(2, 3)
+      local opt2, ema2 = limn.optim.Adam(net2), limn.optim.EMA(net2)
+      opt2:set {lr = 0.5}
+      local report = limn.restore(path, {ema2, net2, opt2})
+      assert.are.same({missing = {}, extra = {}, misshaped = {}}, report)
+      U.equal(net2.weight:value(), net.weight:value())
+      U.close(limn.scalar(opt2:get "lr"), {1e-3}, 1e-6)
+    end)
+  end)
+
+  it("refuses an object of which the file has nothing, or that fits two, and "
+     .. "changes nothing", function()
+    local a, b = nn.Linear(2, 3), nn.Linear(2, 3)
+    U.with_file(function(path)
+      limn.save(path, {a = a, b = b})
+      local c = nn.Linear(2, 3)
+      local before = c.weight:value()
+      local line = U.here(1)
+      U.message(function() limn.restore(path, {c}) end, line, "object 1",
+                'fits both "a" and "b"', "{a = ...}")
+      line = U.here(1)
+      U.message(function() limn.restore(path, {c = c}) end, line,
+                'nothing of "c"', "begin with a, b")
+      U.message(function() limn.restore(path, {a = c, nn.PReLU()}) end,
+                "nothing of object 1")
+      U.equal(c.weight:value(), before)
+      limn.restore(path, {b = c})
+      U.equal(c.weight:value(), b.weight:value())
+    end)
+  end)
+
   it("says what is missing, extra or misshaped; strict refuses, unchanged",
      function()
     local m = nn.Linear(2, 3)

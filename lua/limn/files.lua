@@ -357,9 +357,64 @@ function M.load_string(bytes, options)
   return (open(bytes, true))
 end
 
---- limn.restore(path, {net, opt}) -> missing, extra, misshaped: put a file's
--- state into live objects by name; returns lists of the names that the file
--- lacks, has besides, and has in another shape.
+-- What a file holds by name, the first parts of its cells' names, and the
+-- names behind aliases.
+local function contents(m)
+  local by_name, roots, behind = {}, {}, {}
+  for _, e in ipairs(parts_of[m].vars) do
+    by_name[e[1]] = e[2]
+    local root = core.type(e[2]) == "cell" and e[1]:match "^(.-)%."
+    if root and not roots[root] then
+      roots[root], roots[#roots + 1] = true, root
+    end
+  end
+  for _, e in ipairs(parts_of[m].aliases) do
+    by_name[e[1]], behind[e[1]] = by_name[e[2]], e[2]
+  end
+  return by_name, roots, behind
+end
+
+local function same_shape(a, b)
+  local same = a:dim() == b:dim()
+  for d = 1, same and a:dim() or 0 do same = same and a:size(d) == b:size(d) end
+  return same
+end
+
+-- The prefix under which the file has most of an object's cells: the key's or
+-- none, or, of an object without a key, none or the one that fits best.
+local function prefix_for(key, object, by_name, roots)
+  local keyed, prefixes = type(key) == "string", {""}
+  if keyed then table.insert(prefixes, 1, key .. ".") end
+  for i = 1, keyed and 0 or #roots do prefixes[i + 1] = roots[i] .. "." end
+  local best, most, rival, any = "", 0, nil, false
+  for _, p in ipairs(prefixes) do
+    local n = 0
+    for name, cell in object:named_cells() do
+      local v = by_name[p .. name]
+      n, any = n + (v and (same_shape(v, cell) and 2 or 1) or 0), true
+    end
+    if n > most then best, most, rival = p, n, nil
+    elseif n == most and n > 0 then rival = p end
+  end
+  local what = keyed and '"' .. key .. '"' or "object " .. tostring(key)
+  if rival and not keyed then
+    fail(("restore: %s fits both \"%s\" and \"%s\" in the file"):format(what,
+      best:sub(1, -2), rival:sub(1, -2)),
+      ("give it a key: {%s = ...}"):format(best:sub(1, -2)))
+  elseif any and most == 0 then
+    fail("restore: the file has nothing of " .. what, roots[1]
+      and "its names begin with " .. table.concat(roots, ", ", 1,
+                                                  math.min(#roots, 8))
+      or "leave out what was not saved")
+  end
+  return best
+end
+
+--- limn.restore(path, {net = net, opt = opt} [, {strict = false}]) -> {missing,
+-- extra, misshaped}: put a file's state into live objects by name; returns lists
+-- of the names that the file lacks, has besides, and has in another shape;
+-- strict raises for these. Without keys, {net, opt}, each gets what fits it.
+-- One of which the file has nothing is an error.
 function M.restore(path, objects, options)
   core.options(options, {"strict"}, "restore")
   if type(path) ~= "string" and not parts_of[path] then
@@ -370,34 +425,21 @@ function M.restore(path, objects, options)
   end
   local m = type(path) == "string" and M.load(path) or path
   if not plain(objects) then objects = {objects} end
-  local roots = {}
-  for _, key in ipairs(sorted_keys(objects)) do
-    roots[#roots + 1] = {key, objects[key]}
-  end
+  local by_name, roots, behind = contents(m)
   local used, missing, extra, misshaped, todo = {}, {}, {}, {}, {}
-  local function find(key, name)
-    local long = tostring(key) .. "." .. name
-    local v = type(key) == "string" and Model.var(m, long)
-    if v then return v, long end
-    return Model.var(m, name), name
-  end
-  for _, r in ipairs(roots) do
-    if not method(r[2], "named_cells") then
-      fail("restore: " .. tostring(r[1]) .. " has no cells")
+  for _, key in ipairs(sorted_keys(objects)) do
+    local object = objects[key]
+    if not method(object, "named_cells") then
+      fail("restore: " .. tostring(key) .. " has no cells")
     end
-    for name, cell in r[2]:named_cells() do
-      local v, found = find(r[1], name)
-      if not v then
-        missing[#missing + 1] = name
-      else
-        used[found] = true
-        local same = v:dim() == cell:dim()
-        for d = 1, same and v:dim() or 0 do
-          same = same and v:size(d) == cell:size(d)
-        end
-        if same then todo[#todo + 1] = {cell, v}
-        else misshaped[#misshaped + 1] = name end
-      end
+    local prefix = prefix_for(key, object, by_name, roots)
+    for name, cell in object:named_cells() do
+      local there = prefix .. name
+      local v = by_name[there]
+      used[behind[there] or there] = true
+      if not v then missing[#missing + 1] = name
+      elseif same_shape(v, cell) then todo[#todo + 1] = {cell, v}
+      else misshaped[#misshaped + 1] = name end
     end
   end
   for _, e in ipairs(parts_of[m].vars) do
