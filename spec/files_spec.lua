@@ -209,9 +209,9 @@ describe("limn.restore", function()
                 'fits both "a" and "b"', "{a = ...}")
       line = U.here(1)
       U.message(function() limn.restore(path, {c = c}) end, line,
-                'nothing of "c"', "begin with a, b")
+                'nothing for "c"', "begin with a, b")
       U.message(function() limn.restore(path, {a = c, nn.PReLU()}) end,
-                "nothing of object 1")
+                "nothing for object 1")
       U.equal(c.weight:value(), before)
       limn.restore(path, {b = c})
       U.equal(c.weight:value(), b.weight:value())

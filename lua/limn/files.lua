@@ -391,10 +391,10 @@ local function prefix_for(key, object, by_name, roots)
     local n = 0
     for name, cell in object:named_cells() do
       local v = by_name[p .. name]
-      n, any = n + (v and (same_shape(v, cell) and 2 or 1) or 0), true
+      n, any = n + (v and (keyed or same_shape(v, cell)) and 1 or 0), true
     end
     if n > most then best, most, rival = p, n, nil
-    elseif n == most and n > 0 then rival = p end
+    elseif n == most and n > 0 and best ~= "" then rival = p end
   end
   local what = keyed and '"' .. key .. '"' or "object " .. tostring(key)
   if rival and not keyed then
@@ -402,7 +402,7 @@ local function prefix_for(key, object, by_name, roots)
       best:sub(1, -2), rival:sub(1, -2)),
       ("give it a key: {%s = ...}"):format(best:sub(1, -2)))
   elseif any and most == 0 then
-    fail("restore: the file has nothing of " .. what, roots[1]
+    fail("restore: the file has nothing for " .. what, roots[1]
       and "its names begin with " .. table.concat(roots, ", ", 1,
                                                   math.min(#roots, 8))
       or "leave out what was not saved")
