@@ -84,8 +84,11 @@ static void prog_number(int dtype, const limn_imm *imm, void *out) {
     case LIMN_I32: /* beyond its range: the nearest */
       limn_store_real(LIMN_I32, out, (double)imm->i);
       return;
-    default:
-      limn_store_int(dtype, narrow, imm->i);
+    default: /* ints wrap, reals are kept to the range */
+      if ((double)imm->i == imm->f)
+        limn_store_int(dtype, narrow, imm->i);
+      else
+        limn_store_real(dtype, narrow, imm->f);
       limn_store_int(LIMN_I32, out, limn_load_int(dtype, narrow));
   }
 }

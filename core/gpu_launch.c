@@ -13,8 +13,10 @@ static int64_t launch_imm_bits(int dtype, const limn_imm *m) {
     if (dtype == LIMN_BOOL) return m->f != 0;
     if (dtype == LIMN_I32) /* beyond its range: the nearest */
       limn_store_real(dtype, &item, (double)m->i);
-    else
+    else if (dtype == LIMN_I64 || (double)m->i == m->f)
       limn_store_int(dtype, &item, m->i);
+    else /* ints wrap, reals are kept to the range */
+      limn_store_real(dtype, &item, m->f);
     return limn_load_int(dtype, &item);
   }
   limn_store_real(dtype, &item, m->f);

@@ -2,6 +2,7 @@
  * that a node belongs to, and pressure on the collector. */
 #include "lua_core.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -413,7 +414,10 @@ const char *limn_lua_what(limn_lua *st, lua_State *L, int i, char *buf,
   } else if (lua_type(L, i) == LUA_TSTRING) {
     snprintf(buf, n, "the string '%.60s'", lua_tostring(L, i));
   } else if (lua_type(L, i) == LUA_TNUMBER) {
-    snprintf(buf, n, "the number %g", lua_tonumber(L, i));
+    double v = lua_tonumber(L, i);
+    snprintf(buf, n, "the number %.0f", v);
+    if (v != floor(v) || fabs(v) >= 1e15)
+      limn_real_text(buf + 11, n - 11, 'g', 14, v);
   } else if (lua_isboolean(L, i)) {
     snprintf(buf, n, "%s", lua_toboolean(L, i) ? "true" : "false");
   } else if (lua_isnoneornil(L, i)) {

@@ -150,6 +150,9 @@ void limn_args_parse(limn_lua *st, lua_State *L, int op, int first,
 /* Apply op and push its result; 1. */
 int limn_lua_apply(limn_lua *st, lua_State *L, int op, const limn_value *a,
                    int n, limn_device *dev);
+/* An error of `who` where v is a whole number that an int dtype lacks. */
+void limn_lua_holds(limn_lua *st, lua_State *L, const char *who,
+                    const limn_value *v, int dtype);
 /* Push a result of limn_apply and the like (takes its references). */
 void limn_lua_push(limn_lua *st, lua_State *L, limn_value *v);
 int limn_lua_op(lua_State *L); /* the closure of an op: upvalue 2 */

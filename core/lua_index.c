@@ -401,6 +401,9 @@ void limn_lua_update(limn_lua *st, lua_State *L, const limn_value *x) {
   int n;
   index_parse(st, L, 2, x, &k);
   index_new_part(st, L, x, &v);
+  if (x->tag != LIMN_X_TRACED)
+    limn_lua_holds(st, L, "an assignment", &v,
+                   x->tag == LIMN_X_CELL ? x->cell->dtype : x->t->dtype);
   if (k.by.tag && index_is_mask(st, L, &k.by)) {
     index_assign_mask(st, L, x, &k.by, &v);
     return;

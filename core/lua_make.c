@@ -21,6 +21,15 @@ static void make_places(limn_lua *st, lua_State *L, int i, const char *who,
                     limn_lua_what(st, L, i, got, sizeof got));
 }
 
+void limn_lua_holds(limn_lua *st, lua_State *L, const char *who,
+                    const limn_value *v, int dtype) {
+  if (v->tag != LIMN_A_INT || !limn_dtype_int(dtype) ||
+      limn_dtype_holds(dtype, v->i))
+    return;
+  limn_lua_fail(st, L, "a wider dtype holds it", "%s: %lld does not fit %s",
+                who, (long long)v->i, limn_dtype_name(dtype));
+}
+
 /* -- limn.tensor -- */
 
 /* Shape of the nested table at i, by its first elements; what[0] is 'b' when
@@ -121,6 +130,15 @@ static int make_send(limn_lua *st, lua_State *L, const limn_place *p) {
   return 1;
 }
 
+/* Whole numbers are held by an int dtype; reals are kept to its range. */
+static void make_held(limn_lua *st, lua_State *L, int dtype, const double *v,
+                      int64_t n) {
+  for (int64_t i = 0; limn_dtype_int(dtype) && i < n; i++) {
+    limn_value x = limn_vnum(v[i]);
+    limn_lua_holds(st, L, "tensor", &x, dtype);
+  }
+}
+
 /* tensor(table | number | bool | tensor [, dtype] [, device]) */
 static int make_tensor(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
@@ -157,6 +175,7 @@ static int make_tensor(lua_State *L) {
   f.st = st, f.s = &s, f.at = buf;
   lua_pushvalue(L, 1);
   make_values(&f, L, 0);
+  make_held(st, L, dtype, buf, n);
   h = make_new(st, L, dtype, &s);
   limn_store_reals(dtype, h->t->st->mem, limn_dtype_size(dtype), n, buf);
   return make_send(st, L, &p);
@@ -166,7 +185,8 @@ static int make_tensor(lua_State *L) {
 static int make_from_string(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   size_t len;
-  const char *bytes = luaL_checklstring(L, 1, &len);
+  const char *bytes = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &len)
+                                                    : NULL;
   limn_place p = {0};
   limn_shape s = {0};
   limn_args a;
@@ -174,6 +194,10 @@ static int make_from_string(lua_State *L) {
   limn_handle *h;
   int top, dtype, unit;
   bool shaped = false;
+  char got[300];
+  if (!bytes)
+    return limn_lua_fail(st, L, NULL, "from_string: a string is wanted, not %s",
+                         limn_lua_what(st, L, 1, got, sizeof got));
   for (int i = 2; i <= lua_gettop(L) && i < 6; i++) {
     if (lua_istable(L, i) && !limn_lua_has_keys(L, i)) {
       a.npool = 0;
@@ -216,6 +240,7 @@ typedef struct {
 static void make_parse(limn_lua *st, lua_State *L, int i, const char *who,
                        make_call *m) {
   int n = 0, top = lua_gettop(L);
+  char got[40];
   memset(&m->place, 0, sizeof m->place);
   m->args.npool = 0;
   memset(&m->size, 0, sizeof m->size);
@@ -234,8 +259,9 @@ static void make_parse(limn_lua *st, lua_State *L, int i, const char *who,
         int kind = limn_graph_node(v.trace->g, v.ref)->kind;
         if (kind == LIMN_V_DTYPE || kind == LIMN_V_DEVICE) break;
       } else if (v.tag != LIMN_A_INT) {
+        limn_real_text(got, sizeof got, 'g', 14, v.f);
         limn_lua_fail(st, L, "limn.floor makes it whole",
-                      "%s: the size %g is not a whole number", who, v.f);
+                      "%s: the size %s is not a whole number", who, got);
       }
       n++;
     }
@@ -260,9 +286,10 @@ static limn_device *make_dev(const limn_lua *st, const limn_place *p) {
   return p->dev ? p->dev : limn_lua_tracing(st) ? NULL : st->dev;
 }
 
-static int make_full_of(limn_lua *st, lua_State *L, make_call *m,
-                        limn_value value, int def) {
+static int make_full_of(limn_lua *st, lua_State *L, const char *who,
+                        make_call *m, limn_value value, int def) {
   limn_value a[3];
+  limn_lua_holds(st, L, who, &value, make_dtype(&m->place, def));
   a[0] = m->size, a[1] = value, a[2] = make_y(&m->place, def);
   return limn_lua_apply(st, L, OP_full, a, 3, make_dev(st, &m->place));
 }
@@ -270,9 +297,10 @@ static int make_full_of(limn_lua *st, lua_State *L, make_call *m,
 /* zeros, ones, empty: upvalue 2 is the value, upvalue 3 the name */
 static int make_zeros(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
+  const char *who = lua_tostring(L, lua_upvalueindex(3));
   make_call m;
-  make_parse(st, L, 1, lua_tostring(L, lua_upvalueindex(3)), &m);
-  return make_full_of(st, L, &m,
+  make_parse(st, L, 1, who, &m);
+  return make_full_of(st, L, who, &m,
                       limn_vnum(lua_tonumber(L, lua_upvalueindex(2))),
                       LIMN_F32);
 }
@@ -293,8 +321,8 @@ static int make_full(lua_State *L) {
   lua_remove(L, 1);
   lua_insert(L, 1); /* size places... */
   make_parse(st, L, 1, "full", &m);
-  return make_full_of(st, L, &m, v, v.tag == LIMN_A_BOOL ? LIMN_BOOL
-                                                         : LIMN_F32);
+  return make_full_of(st, L, "full", &m, v,
+                      v.tag == LIMN_A_BOOL ? LIMN_BOOL : LIMN_F32);
 }
 
 /* rand, randn: upvalue 2 is the op */
@@ -321,6 +349,13 @@ static int make_randint(lua_State *L) {
                            "number",
                            limn_lua_what(st, L, k + 1, got, sizeof got));
   make_parse(st, L, 3, "randint", &m);
+  for (int k = 0; k < 2; k++) {
+    if (a[k].tag == LIMN_A_REAL)
+      return limn_lua_fail(st, L, "limn.floor makes it whole", "randint: a "
+                           "bound is a whole number, not %s",
+                           limn_lua_what(st, L, k + 1, got, sizeof got));
+    limn_lua_holds(st, L, "randint", &a[k], make_dtype(&m.place, LIMN_I64));
+  }
   if (a[0].tag == LIMN_A_INT && a[1].tag == LIMN_A_INT && a[0].i > a[1].i)
     return limn_lua_fail(st, L, NULL, "randint: low is %lld and high only "
                          "%lld", (long long)a[0].i, (long long)a[1].i);
@@ -387,6 +422,10 @@ static int make_like(lua_State *L) {
   }
   make_places(st, L, full ? 3 : 2, who, &p);
   a[2] = p.dtype;
+  if (p.dtype.tag == LIMN_A_DTYPE || a[0].tag == LIMN_X_TENSOR)
+    limn_lua_holds(st, L, who, &a[1],
+                   make_dtype(&p, a[0].tag == LIMN_X_TENSOR ? a[0].t->dtype
+                                                            : LIMN_F32));
   limn_lua_apply(st, L, OP_full_like, a, 3, p.dev);
   if (!limn_lua_tracing(st) && p.dev) make_send(st, L, &p);
   return 1;
@@ -420,7 +459,7 @@ static int make_new_zeros(lua_State *L) {
   }
   if (!m.place.has_dev && x.tag == LIMN_X_TENSOR && !limn_lua_tracing(st))
     m.place.dev = x.t->st->dev;
-  return make_full_of(st, L, &m, value, LIMN_F32);
+  return make_full_of(st, L, who, &m, value, LIMN_F32);
 }
 
 static const luaL_Reg make_functions[] = {

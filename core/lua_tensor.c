@@ -193,7 +193,12 @@ static int tensor_m_at(lua_State *L) {
                          lua_gettop(L) - 1,
                          limn_tensor_text(text, sizeof text, t));
   for (int k = 0; k < t->v.ndim; k++) {
-    int64_t i = (int64_t)luaL_checknumber(L, k + 2), n = t->v.d[k];
+    limn_value v;
+    if (!limn_lua_value(st, L, k + 2, &v) || v.tag != LIMN_A_INT)
+      return limn_lua_fail(st, L, NULL, "at: a position is a whole number, not "
+                           "%s", limn_lua_what(st, L, k + 2, text,
+                                               sizeof text));
+    int64_t i = v.i, n = t->v.d[k];
     int64_t p = i < 0 ? i + n : i - 1;
     if (i == 0 || p < 0 || p >= n)
       return limn_lua_fail(st, L, NULL, "at: position %lld in dim %d is out of "

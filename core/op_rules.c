@@ -457,6 +457,11 @@ static int rule_arange(limn_context *c, const limn_type *a, limn_type *out) {
   else
     LIMN_TRY(rule_arange_reals(c, v, &s.d[0]));
   LIMN_TRY(limn_rule_dtype(c, &a[3], LIMN_F32, &dtype));
+  if (ints && s.d[0] > 0) { /* all lie between the first and the last */
+    LIMN_TRY(limn_rule_holds(c, &t[0], dtype));
+    t[0].i += (s.d[0] - 1) * t[2].i;
+    LIMN_TRY(limn_rule_holds(c, &t[0], dtype));
+  }
   return limn_rule_result(c, dtype, &s, out);
 }
 
@@ -474,7 +479,20 @@ static int rule_full(limn_context *c, int op, const limn_type *a,
     LIMN_TRY(limn_rule_shape(c, &a[0], &like.shape));
   }
   LIMN_TRY(limn_rule_dtype(c, &a[2], like.dtype, &dtype));
+  LIMN_TRY(limn_rule_holds(c, &a[1], dtype));
   return limn_rule_result(c, dtype, &like.shape, out);
+}
+
+/* A bound of randint: a whole number that the dtype has. */
+static int rule_bound(limn_context *c, const limn_type *t, const char *what,
+                      int dtype) {
+  char text[40];
+  if (t->kind == LIMN_V_REAL && t->known &&
+      !(t->f == floor(t->f) && fabs(t->f) < 0x1p63)) {
+    limn_real_text(text, sizeof text, 'g', 14, t->f);
+    return limn_fail(c, LIMN_EARG, "%s is a whole number, not %s", what, text);
+  }
+  return limn_rule_holds(c, t, dtype);
 }
 
 static int rule_randint(limn_context *c, const limn_type *a, limn_type *out) {
@@ -484,6 +502,8 @@ static int rule_randint(limn_context *c, const limn_type *a, limn_type *out) {
   LIMN_TRY(rule_scalar(c, &a[1], "high"));
   LIMN_TRY(limn_rule_shape(c, &a[2], &s));
   LIMN_TRY(limn_rule_dtype(c, &a[3], LIMN_I64, &dtype));
+  LIMN_TRY(rule_bound(c, &a[0], "low", dtype));
+  LIMN_TRY(rule_bound(c, &a[1], "high", dtype));
   if (a[0].kind == LIMN_V_INT && a[0].known && a[1].kind == LIMN_V_INT &&
       a[1].known && a[0].i > a[1].i)
     return limn_fail(c, LIMN_EARG, "low is %lld and high only %lld",

@@ -404,6 +404,7 @@ int infer_update(limn_context *c, const limn_type *a, limn_type *out) {
   s.ndim = part.ndim;
   memcpy(s.d, part.d, sizeof s.d);
   LIMN_TRY(shape_goes_into(c, &v, &s));
+  LIMN_TRY(limn_rule_holds(c, &a[1], x.dtype));
   *out = x;
   return 0;
 }

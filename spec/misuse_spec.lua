@@ -54,6 +54,38 @@ describe("Wrong arguments", function()
     }
   end)
 
+  it("that are no whole numbers, or beyond a dtype, are refused", function()
+    raise {
+      {"T{1, 2}:at(1.5)", "at: .*1%.5"}, {"T{1, 2}:at(0 / 0)", "nan"},
+      {"T{1, 2}:at 'a'", "at: .*'a'"},
+      {"limn.randint(1, 0 / 0)", "randint: .*nan"},
+      {"limn.randint(1.5, 3)", "randint: .*1%.5"},
+      {"limn.randint(1, 300, 2, 'uint8')", "300 does not fit uint8"},
+      {"limn.full(2, 300, 'int8')", "full: 300 does not fit int8"},
+      {"limn.tensor({1, 300}, 'int8')", "tensor: 300 does not fit int8"},
+      {"local x = limn.zeros(2, 'int8'); x[1] = 300", "300 does not fit int8"},
+      {"nn.Buffer(limn.zeros(2, 'int8'))[1] = -129", "-129 does not fit int8"},
+      {"limn.arange(250, 256, 'uint8')", "256 does not fit uint8"},
+      {"limn.linspace(0, 1, 1.5)", "linspace: .*1%.5"},
+      {"limn.linspace(0, 1, -1)", "linspace: %-1 values"},
+      {"T{1, 2}:split(0 / 0)", "split: .*nan"}, {"T{1}:split(1.5)", "1%.5"},
+      {"limn.manual_seed(1 / 0)", "whole number"},
+      {"limn.plans_limit(-1, 0)", "entries .*%-1"},
+      {"limn.plans_limit(1, 0 / 0)", "bytes .*nan"},
+      {"limn.policy {max_bytes = -1}", "max_bytes .*%-1"},
+      {"limn.policy {precice = true}", "precise"},
+      {"limn.policy {precise = 1}", "true or false"},
+      {"limn.zeros(0 / 0)", "the size nan"},
+      {"limn.wait {}", "wait: .*table"}, {"limn.from_string(3)", "string"},
+    }
+    local inf = math.huge
+    U.each_device(function(dev)
+      U.equal(limn.full(1, inf, {dtype = "int8", device = dev}), {127})
+      U.equal(limn.full(1, -300.5, {dtype = "int8", device = dev}), {-128})
+      U.equal(limn.full(1, 0 / 0, {dtype = "uint8", device = dev}), {0})
+    end)
+  end)
+
   it("of functions that take functions are named", function()
     raise {
       {"limn.scope(3)", "function is wanted"}, {"limn.on 'cpu'", "function"},

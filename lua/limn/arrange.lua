@@ -70,9 +70,6 @@ function methods.diagonal(x, ...)
   local d2 = D.whole(x, a.dim2 or 2, "diagonal")
   if d1 == d2 then fail "diagonal: dim1 and dim2 are the same" end
   D.size(k, "diagonal: the offset")
-  if type(k) == "number" and k % 1 ~= 0 then
-    fail "diagonal: the offset is a whole number"
-  end
   local order = {}
   for d = 1, rank do
     if d ~= d1 and d ~= d2 then order[#order + 1] = d end

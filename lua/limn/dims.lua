@@ -12,9 +12,11 @@ function D.tensor(x, who)
   end
 end
 
---- v is a number or a size of the trace.
+--- v is a whole number or a size of the trace.
 function D.size(v, who)
-  if type(v) ~= "number" and core.type(v) ~= "dim" then
+  if type(v) == "number" and v % 1 ~= 0 then -- NaN and infinity, too
+    fail(("%s is a whole number, not %s"):format(who, tostring(v)))
+  elseif type(v) ~= "number" and core.type(v) ~= "dim" then
     fail(who .. " is a whole number, not "
       .. (v == nil and "nil" or "a " .. (core.type(v) or type(v))))
   end

@@ -63,9 +63,53 @@ limn.debug = require "limn.debug".debug
 limn.type = core.type
 limn.tracing = core.tracing
 limn.counters = core.counters
-limn.plans_limit = core.plans_limit
-limn.wait = core.wait
-limn.policy = core.policy
+
+-- A number of things or bytes, or an error that names it.
+local function count(v, who, what)
+  if type(v) ~= "number" or not (v >= 0 and v < 2 ^ 53) or v % 1 ~= 0 then
+    core.fail(("%s: %s is a whole number of at least 0, not %s"):format(who, what,
+      tostring(v)))
+  end
+end
+
+--- limn.plans_limit(entries, bytes): bounds of the plan cache.
+function limn.plans_limit(entries, bytes)
+  count(entries, "plans_limit", "the number of entries")
+  count(bytes, "plans_limit", "the number of bytes")
+  core.plans_limit(math.min(entries, 2 ^ 32 - 1), bytes)
+end
+
+--- limn.wait([device]): wait until all that was launched there (or anywhere) is
+-- done; raises what failed.
+function limn.wait(device)
+  if device ~= nil and type(device) ~= "string" then
+    core.fail("wait: a device is a name, not a " .. (core.type(device)
+      or type(device)))
+  end
+  core.wait(device)
+end
+
+--- limn.policy {precise, deterministic, max_bytes}: how runs are to be made;
+-- part of every plan's key, never of a graph. max_bytes bounds host memory; 0 is
+-- no bound.
+function limn.policy(options)
+  if type(options) ~= "table" then
+    core.fail("policy: a table of options is wanted",
+      "limn.policy {deterministic = true}")
+  end
+  core.options(options, {"precise", "deterministic", "tf32", "max_bytes"},
+    "policy")
+  for _, name in ipairs {"precise", "deterministic", "tf32"} do
+    if options[name] ~= nil and type(options[name]) ~= "boolean" then
+      core.fail(("policy: %s is true or false, not %s"):format(name,
+        tostring(options[name])))
+    end
+  end
+  if options.max_bytes ~= nil then
+    count(options.max_bytes, "policy", "max_bytes")
+  end
+  core.policy(options)
+end
 
 --- limn.allow_tf32(on): whether float32 products on NVIDIA GPUs may round
 -- their factors to TensorFloat-32 (10 bits of mantissa), which is several
@@ -129,7 +173,7 @@ end
 --- limn.manual_seed(n): start the random numbers of this context anew, from
 -- seed n (a whole number); graphs that exist draw the new ones.
 function limn.manual_seed(n)
-  if type(n) ~= "number" or n ~= math.floor(n) then
+  if type(n) ~= "number" or n ~= math.floor(n) or math.abs(n) >= 2 ^ 63 then
     core.fail("manual_seed: a whole number is wanted, not " .. tostring(n))
   end
   core.seed(n)

@@ -137,8 +137,8 @@ function methods.split(x, size, dim)
     return out
   end
   local s = limn.value(size)
-  if type(s) ~= "number" or s < 1 then
-    fail "split: a size must be at least 1"
+  if type(s) ~= "number" or not (s >= 1) or s % 1 ~= 0 then
+    fail("split: a size is a whole number of at least 1, not " .. tostring(s))
   end
   while at <= n do
     out[#out + 1] = part(x, d, at, math.min(at + s - 1, n))
@@ -224,6 +224,10 @@ function limn.linspace(first, last, n, options)
     if type(v) ~= "number" and not core.type(v) then
       fail(("linspace(first, last, n): argument %d is not a number"):format(i))
     end
+  end
+  D.size(n, "linspace: the number of values")
+  if type(n) == "number" and n < 0 then
+    fail(("linspace: %d values"):format(n))
   end
   local step = (last - first) / D.limn.max(n - 1, 1)
   local y = limn.arange(0, n - 1, 1, options) * step + first
