@@ -30,6 +30,9 @@ typedef struct limn_lua {
   limn_context *c;
   lua_State *L;   /* the coroutine that called last */
   bool owned;     /* the context is closed with the Lua state */
+  lua_State *tracer; /* the coroutine whose function is traced, or NULL */
+  int ref_tracer;    /* keeps it alive */
+  int ref_left;      /* a function to call when it has yielded */
   const void *mt[LIMN_NU]; /* metatables, as lua_topointer gives them */
   int ref_mt[LIMN_NU];
   int ref_methods, ref_cell_methods; /* tables behind __index */
@@ -77,9 +80,12 @@ typedef struct {
 } limn_lua_mode;
 
 /* -- lua_core.c -- */
+/* lua_trace.c: end the trace of a coroutine that yielded in the middle. */
+void limn_lua_left(limn_lua *st);
 static inline limn_lua *limn_lua_state(lua_State *L) {
   limn_lua *st = lua_touserdata(L, lua_upvalueindex(1));
   st->L = L;
+  if (st->tracer && st->tracer != L) limn_lua_left(st);
   return st;
 }
 /* The userdata at i if it is of that kind, else NULL. */

@@ -20,6 +20,45 @@ limn_trace *limn_lua_check_trace(limn_lua *st, lua_State *L, int i) {
   return trace_check(st, L, i)->t;
 }
 
+/* -- Coroutines --
+ *
+ * A coroutine that yields while its function is traced may never come back.
+ * Whoever calls limn next ends the trace; the coroutine gets an error when it
+ * goes on. The main coroutine cannot yield. */
+
+static void trace_note(limn_lua *st, lua_State *L) {
+  if (lua_pushthread(L)) {
+    lua_pop(L, 1);
+    return;
+  }
+  luaL_unref(L, LUA_REGISTRYINDEX, st->ref_tracer);
+  st->ref_tracer = luaL_ref(L, LUA_REGISTRYINDEX);
+  st->tracer = L;
+}
+
+void limn_lua_left(limn_lua *st) {
+  limn_trace *t = st->c->trace;
+  lua_State *L = st->L;
+  if (lua_status(st->tracer) != LUA_YIELD) return;
+  st->tracer = NULL;
+  while (t && t->outer) t = t->outer;
+  if (t) limn_trace_abort(t);
+  luaL_checkstack(L, 4, "limn");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, st->ref_left);
+  if (lua_isfunction(L, -1)) lua_call(L, 0, 0);
+  else lua_pop(L, 1);
+}
+
+/* on_left(f): f() is called when a trace was ended like this */
+static int trace_on_left(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  luaL_unref(L, LUA_REGISTRYINDEX, st->ref_left);
+  st->ref_left = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
 /* trace_begin(name, kind): kind is "trace", "tape" or "region" */
 static int trace_begin(lua_State *L) {
   static const char *const kinds[] = {"trace", "tape", "region", NULL};
@@ -34,12 +73,14 @@ static int trace_begin(lua_State *L) {
   u = limn_lua_new(st, L, LIMN_U_TRACE, sizeof *u);
   limn_lua_check(st, L, limn_trace_begin(st->c, name, kind == 1, kind == 2,
                                          &u->t));
+  if (kind == 0) trace_note(st, L);
   return 1;
 }
 
 static int trace_abort(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_trace_abort(trace_check(st, L, 1)->t);
+  if (!limn_lua_tracing(st)) st->tracer = NULL;
   return 0;
 }
 
@@ -300,9 +341,13 @@ static int trace_end(lua_State *L) {
   trace_ud *u = trace_check(st, L, 1);
   limn_graph *g;
   trace_walk w = {st, u->t->g, u->t, false, 0, 0};
+  if (u->t->ended)
+    return limn_lua_fail(st, L, "yield outside the trace", "a traced function "
+                         "cannot yield: it runs once, to be recorded");
   lua_settop(L, 2);
   trace_root(&w, L, 2);
   limn_lua_check(st, L, limn_trace_end(u->t, &g));
+  if (!limn_lua_tracing(st)) st->tracer = NULL;
   limn_lua_push_graph(st, L, g);
   return 1;
 }
@@ -386,7 +431,7 @@ static int trace_modules(lua_State *L) {
 }
 
 static const luaL_Reg trace_functions[] = {
-    {"trace_begin", trace_begin},
+    {"trace_begin", trace_begin},       {"on_left", trace_on_left},
     {"trace_abort", trace_abort},       {"trace_strict", trace_strict},
     {"trace_input", trace_input},       {"trace_spec", trace_spec},
     {"trace_number", trace_number},     {"trace_signature", trace_signature},

@@ -124,6 +124,12 @@ describe("Wrong arguments", function()
 end)
 
 describe("A jit function", function()
+  it("can be traced as the function that it is", function()
+    local f = limn.jit(function(y) return y + 1 end)
+    local x = limn.ones(2)
+    assert.are.same({2, 2}, limn.trace(f, x)(x):totable())
+  end)
+
   it("that calls itself without end is an error, and the next trace is clean",
      function()
     local f
@@ -164,6 +170,47 @@ describe("A jit function", function()
     k = nil
     assert.are.equal(0, f(x):item())
     assert.are.equal(3, n)
+  end)
+end)
+
+describe("A traced function that yields", function()
+  local x = limn.ones(2)
+
+  it("is refused; a coroutine that it resumes may yield", function()
+    local co = coroutine.wrap(function()
+      local g = limn.trace(function(y) coroutine.yield() return y end, x)
+      return g
+    end)
+    U.message(co, "cannot yield", "outside the trace")
+    local g = limn.trace(function(y)
+      local parts = coroutine.wrap(function()
+        coroutine.yield(y * 2)
+        coroutine.yield(y * 3)
+      end)
+      return parts() + parts()
+    end, x)
+    assert.are.same({5, 5}, g(x):totable())
+  end)
+
+  it("by a local copy of yield loses its trace, and nobody else is in one",
+     function()
+    local yield, clock = coroutine.yield, os.clock
+    local co = coroutine.create(function()
+      local g = limn.trace(function(y) yield() return y end, x)
+      return g
+    end)
+    assert.is_true(coroutine.resume(co))
+    assert.are.same({2, 2}, (x + 1):totable())
+    assert.is_false(limn.tracing())
+    assert.are.equal(clock, os.clock)
+    local g = limn.trace(function(y)
+      local ok, e = coroutine.resume(co)
+      assert.is_false(ok)
+      assert.is_truthy(tostring(e):find "cannot yield", e)
+      return y + 1
+    end, x)
+    assert.are.same({2, 2}, g(x):totable())
+    assert.are.equal(clock, os.clock)
   end)
 end)
 

@@ -52,6 +52,12 @@ function M.name(f)
   return "function"
 end
 
+--- The function behind a jit function; what else is traced, as it is.
+function M.behind(f)
+  local mt = type(f) == "table" and getmetatable(f)
+  return type(mt) == "table" and mt.__call == core.jit and rawget(f, "f") or f
+end
+
 M.remembered = {number = true, boolean = true, string = true,
   ["function"] = true, table = true, userdata = true}
 

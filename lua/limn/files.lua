@@ -411,10 +411,10 @@ local function prefix_for(key, object, by_name, roots)
 end
 
 --- limn.restore(path, {net = net, opt = opt} [, {strict = false}]) -> {missing,
--- extra, misshaped}: put a file's state into live objects by name; returns lists
--- of the names that the file lacks, has besides, and has in another shape;
--- strict raises for these. Without keys, {net, opt}, each gets what fits it.
--- One of which the file has nothing is an error.
+-- extra, misshaped}: put a file's state into live objects by name; returns
+-- lists of the names that the file lacks, has besides, and has in another
+-- shape; strict raises for these. Without keys, {net, opt}, each gets what fits
+-- it. One for which the file has nothing is an error.
 function M.restore(path, objects, options)
   core.options(options, {"strict"}, "restore")
   if type(path) ~= "string" and not parts_of[path] then

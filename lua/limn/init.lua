@@ -67,8 +67,8 @@ limn.counters = core.counters
 -- A number of things or bytes, or an error that names it.
 local function count(v, who, what)
   if type(v) ~= "number" or not (v >= 0 and v < 2 ^ 53) or v % 1 ~= 0 then
-    core.fail(("%s: %s is a whole number of at least 0, not %s"):format(who, what,
-      tostring(v)))
+    core.fail(("%s: %s is a whole number of at least 0, not %s"):format(who,
+      what, tostring(v)))
   end
 end
 
@@ -90,8 +90,8 @@ function limn.wait(device)
 end
 
 --- limn.policy {precise, deterministic, max_bytes}: how runs are to be made;
--- part of every plan's key, never of a graph. max_bytes bounds host memory; 0 is
--- no bound.
+-- part of every plan's key, never of a graph. max_bytes bounds host memory; 0
+-- is no bound.
 function limn.policy(options)
   if type(options) ~= "table" then
     core.fail("policy: a table of options is wanted",

@@ -165,7 +165,7 @@ end
 local function patch_globals()
   local old_tonumber, old_random = tonumber, math.random
   local old_time, old_clock = os.time, os.clock
-  local old_yield = coroutine.yield
+  local old_yield, me = coroutine.yield, coroutine.running()
   local old_tostring, old_print = tostring, print
   -- tostring(x.dtype) == "float32" must not be false for ever: the text of a
   -- dtype is the example's, with a guard, and a device has none. What is only
@@ -193,9 +193,12 @@ local function patch_globals()
     "limn.rand(...) gives new numbers on each run")
   os.time = refuse("os.time", "pass the time in with limn.number")
   os.clock = refuse("os.clock", "pass the time in with limn.number")
-  coroutine.yield = function()
-    fail("a traced function cannot yield: it runs once, to be recorded",
-      "yield outside the trace")
+  coroutine.yield = function(...)
+    if coroutine.running() == me then
+      fail("a traced function cannot yield: it runs once, to be recorded",
+        "yield outside the trace")
+    end
+    return old_yield(...)
   end
   return function()
     tonumber, tostring, print = old_tonumber, old_tostring, old_print
@@ -310,11 +313,17 @@ local function record(f, s, examples)
   return g
 end
 
+-- Ends the trace that records now: called at its end, and when its function has
+-- yielded by a local copy of coroutine.yield and somebody else calls limn.
+local leave
+core.on_left(function() if leave then leave() end end)
+
 local function trace(f, examples, options)
   if core.tracing() then
     fail("limn.trace is called inside a trace",
       "call the function itself: it becomes part of the trace")
   end
+  f = callable.behind(f)
   if not callable.is(f) then
     fail("trace: a function or a module is wanted, not " .. noun(f))
   end
@@ -327,13 +336,21 @@ local function trace(f, examples, options)
   local old_modules = core.trace_modules(modules)
   local depth = core.path_reset()
   local restore = patch_globals()
+  local mine
+  mine = function()
+    if leave == mine then
+      leave = nil
+      restore()
+      core.path_reset(depth)
+      core.trace_modules(old_modules)
+    end
+  end
+  leave = mine
   local ok, g = xpcall(function()
     local made = record(f, s, examples)
     return made
   end, function(msg) return (translate(msg, f)) end)
-  restore()
-  core.path_reset(depth)
-  core.trace_modules(old_modules)
+  mine()
   if not ok then
     core.trace_abort(s.tr)
     error(g, 0)
