@@ -183,8 +183,8 @@ describe("limn.restore", function()
   end)
 
   it("finds what belongs to each object of a list", function()
-    local net, opt = nn.Linear(2, 3), nil
-    opt = limn.optim.Adam(net)
+    local net = nn.Linear(2, 3)
+    local opt = limn.optim.Adam(net)
     U.with_file(function(path)
       limn.save(path, {net = net, opt = opt, ema = limn.optim.EMA(net)})
       local net2 = nn.Linear(2, 3)
