@@ -137,7 +137,7 @@ function methods.split(x, size, dim)
     return out
   end
   local s = limn.value(size)
-  if type(s) ~= "number" or not (s >= 1) or s % 1 ~= 0 then
+  if type(s) ~= "number" or s % 1 ~= 0 or s < 1 then
     fail("split: a size is a whole number of at least 1, not " .. tostring(s))
   end
   while at <= n do
