@@ -76,7 +76,8 @@ endif
 lib_o := $(core_c:%.c=$(B)/o/%.o) $(kernel_c:%.c=$(B)/o/%.o)
 lua_o := $(lua_c:%.c=$(B)/o/%.o)
 # Text that core/gpu.c hands to the drivers' compilers.
-embedded := $(sort $(wildcard kernels/*.k kernels/prelude_*.h kernels/philox.h))
+embedded := $(sort $(wildcard kernels/*.k kernels/prelude_*.h kernels/philox.h \
+  kernels/special.h))
 lua_files := $(shell find lua -name '*.lua' 2>/dev/null)
 
 export LUA_PATH := $(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;

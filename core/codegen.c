@@ -20,6 +20,7 @@ typedef struct {
   limn_str *o;               /* the body */
   limn_gpu_args *a;
   bool wide, random; /* 64-bit indices; random words are used */
+  bool special;      /* functions of special.h are */
   int outs;          /* operands before the inputs in `d` */
   int width;         /* elements of a work-item; above 1, dense operands are
                         read to e<j> and written from r<j> all at once */
@@ -131,6 +132,8 @@ static void cg_narrow(cg *g, const limn_instr *q, const char *name) {
 static void cg_element(cg *g, const limn_instr *q, const char *name) {
   char a[16], b[16], c[16];
   const char *names[4] = {a, b, c, "acc"};
+  g->special |= q->op == OP_erfinv || q->op == OP_digamma ||
+                q->op == OP_polygamma;
   snprintf(a, sizeof a, "v%d", q->a);
   snprintf(b, sizeof b, "v%d", q->b);
   snprintf(c, sizeof c, "v%d", q->c);
@@ -306,7 +309,17 @@ static void cg_index(cg *g, int j) {
   limn_str_add(g->o, ";\n");
 }
 
-static void cg_random_text(const cg *g, limn_str *out) {
+/* Functions that few kernels need. */
+static void cg_extra_text(const cg *g, limn_str *out) {
+  if (g->special) {
+    const char *one = "SPECIAL(FN, %s, %s, log, exp, pow, tan, sin, floor, "
+                      "erf, sqrt, %d)\n";
+    limn_str_add(out, limn_gpu_text("special"));
+    limn_str_addf(out, one, "f32", "float", 0);
+    limn_str_add(out, "#ifdef USE_F64\n");
+    limn_str_addf(out, one, "f64", "double", 2);
+    limn_str_add(out, "#endif\n");
+  }
   if (!g->random) return;
   limn_str_add(out, limn_gpu_text("random"));
   limn_str_add(out, limn_gpu_text("philox"));
@@ -422,7 +435,7 @@ int limn_codegen_group(limn_context *c, const limn_step *s, bool several,
   if (g.width > 1) cg_several(&g);
   else cg_single(&g);
   cg_heading(s, out, args);
-  cg_random_text(&g, out);
+  cg_extra_text(&g, out);
   limn_str_addf(out, "KERNEL void k(%sNUMBERS) {\n", cg_text(&g.sig));
   if (g.width > 1)
     limn_str_addf(out, "%s at = (%s)GID * %d, left = (%s)N_(0) - at;\n"
@@ -589,7 +602,7 @@ int limn_codegen_reduce(limn_context *c, const limn_step *s, int local,
   limn_str_addf(out, "%s#define WIDTH %d\n", r->solo ? "#define SOLO\n" : "",
                 local);
   cg_reduction(s, out);
-  cg_random_text(&g, out);
+  cg_extra_text(&g, out);
   limn_str_addf(out, "KERNEL void k(%sNUMBERS) {\n%s}\n", cg_text(&g.sig),
                 cg_text(&g.body));
   cg_reduce_second(s, r, out, k2);

@@ -87,6 +87,28 @@ static void fixed_norm(const limn_step *s, limn_str *o) {
   if (back ? s->flag : s->bias) limn_str_add(o, "#define HAS_Q\n");
 }
 
+/* How a running op goes on from a value, and from where. */
+static void fixed_join(const limn_step *s, limn_str *o) {
+  const char *brief =
+      limn_dtype_short(limn_dtype_compute(s->out[0].dtype));
+  switch (s->op) {
+  case OP_cumsum:
+    limn_str_add(o, "#define START 0\n#define JOIN(a, b) (CY)((a) + (b))\n");
+    return;
+  case OP_cumprod:
+    limn_str_add(o, "#define START 1\n#define JOIN(a, b) (CY)((a) * (b))\n");
+    return;
+  case OP_logcumsumexp:
+    limn_str_addf(o, "#define START K_LOWEST_%s\n#define JOIN LOGADD_%s\n",
+                  brief, brief);
+    return;
+  default:
+    limn_str_addf(o, "#define START K_%s_%s\n#define JOIN %s_%s\n",
+                  s->op == OP_cummax ? "LOWEST" : "HIGHEST", brief,
+                  s->op == OP_cummax ? "MAX" : "MIN", brief);
+  }
+}
+
 static void fixed_kind(const limn_step *s, limn_str *o, bool vector) {
   int in = s->in[0].dtype, out = s->out[0].dtype;
   const char *brief = limn_dtype_short(limn_dtype_compute(in));
@@ -141,9 +163,8 @@ static void fixed_kind(const limn_step *s, limn_str *o, bool vector) {
     limn_str_add(o, "#define CVT(x) (");
     limn_codegen_cast(o, "(x)", limn_dtype_compute(in),
                       limn_dtype_compute(out));
-    limn_str_addf(o, ")\n#define START %d\n#define JOIN(a, b) (CY)(%s)\n",
-                  s->op == OP_cumprod,
-                  s->op == OP_cumprod ? "(a) * (b)" : "(a) + (b)");
+    limn_str_add(o, ")\n");
+    fixed_join(s, o);
     break;
   case LIMN_STEP_INDEX_ADD:
   case LIMN_STEP_SCATTER_ADD:

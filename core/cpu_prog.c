@@ -256,8 +256,12 @@ double limn_prog_row_cost(int op) {
     case OP_gelu: case OP_elu: case OP_selu: case OP_atan: return 0.3;
     case OP_pow: case OP_atan2: case OP_tan: case OP_asin: case OP_acos:
     case OP_sinh: case OP_cosh: case OP_asinh: case OP_acosh: case OP_atanh:
-    case OP_softplus: case OP_logsigmoid: return 0.8;
-    case OP_mish: case OP_floor_div: case OP_remainder: return 1;
+    case OP_softplus: case OP_logsigmoid: case OP_gelu_tanh:
+    case OP_xlogy: return 0.8;
+    case OP_mish: case OP_floor_div: case OP_remainder:
+    case OP_logaddexp: return 1;
+    case OP_fmod: case OP_hypot: case OP_erfinv: return 5;
+    case OP_lgamma: case OP_digamma: case OP_polygamma: return 30;
     case OP_rand: case OP_rand_bits: return 1;
     case OP_randn: case OP_randint: return 2;
     default: return 0.04;

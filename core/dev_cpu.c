@@ -328,8 +328,9 @@ static bool cpu_supports(struct limn_device *d, int op, int dtype) {
     case OP_layer_norm_back: case OP_rms_norm_back: case OP_layer_norm_sums:
     case OP_rms_norm_sums: case OP_batch_norm_stats: case OP_batch_norm_sums:
       return limn_dtype_float(dtype);
-    case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_argmax:
-    case OP_argmin: case OP_index_select: case OP_gather: case OP_index_add:
+    case OP_matmul: case OP_cumsum: case OP_cumprod: case OP_cummax:
+    case OP_cummin: case OP_logcumsumexp: case OP_argmax: case OP_argmin:
+    case OP_index_select: case OP_gather: case OP_index_add:
     case OP_scatter_add: case OP_scatter: case OP_argsort:
     case OP_conv: case OP_conv_transpose: case OP_conv_weights:
     case OP_cholesky: case OP_solve: case OP_solve_triangular:

@@ -156,7 +156,8 @@ static int code_dtypes(coder *k, limn_ref r, int rule, int *result,
                    operand) < 0)
     return limn_fail(k->e->c, LIMN_EARG, "no operand is a tensor or a number");
   *back = false;
-  if (*operand == LIMN_BOOL && rule != LIMN_RULE_LOG && rule != LIMN_RULE_SEL) {
+  if (*operand == LIMN_BOOL && rule != LIMN_RULE_LOG &&
+      rule != LIMN_RULE_SEL && rule != LIMN_RULE_BIT) {
     *operand = LIMN_I32;
     *back = *result == LIMN_BOOL && rule == LIMN_RULE_NUM;
   }

@@ -23,7 +23,7 @@ static const char *ops_what(const limn_type *a) {
   return a->kind == LIMN_V_STR && !strcmp(a->s, "label") ? "label" : "";
 }
 
-/* Row ops: softmax, log_softmax, cumsum, cumprod, and the first two's
+/* Row ops: softmax, log_softmax, the running ones, and the first two's
  * gradients, whose dim comes after a second operand. */
 static int ops_row(emitter *e, limn_ref r, const limn_type *a, int kind) {
   const limn_node *n = limn_graph_node(e->g, r);
@@ -45,7 +45,7 @@ static int ops_row(emitter *e, limn_ref r, const limn_type *a, int kind) {
   if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
   LIMN_TRY(emit_step(e, kind, n->op, nin, 1, r, &s));
   ops_three(&out, &t->shape, dim, len);
-  s->flag = n->op == OP_cumsum && a[2].i;
+  s->flag = (n->op == OP_cumsum || n->op == OP_logcumsumexp) && a[2].i;
   for (int i = 0; i < nin; i++) emit_set(e, s, false, i, &in[i]);
   emit_set(e, s, true, 0, &out);
   return 0;
@@ -427,7 +427,8 @@ int emit_special(emitter *e, limn_ref r) {
       return emit_norm_sums(e, r, a);
     case OP_batch_norm_stats: case OP_batch_norm_sums:
       return emit_batch(e, r);
-    case OP_cumsum: case OP_cumprod: return ops_row(e, r, a, LIMN_STEP_CUM);
+    case OP_cumsum: case OP_cumprod: case OP_cummax: case OP_cummin:
+    case OP_logcumsumexp: return ops_row(e, r, a, LIMN_STEP_CUM);
     case OP_argmax: case OP_argmin: return ops_arg(e, r, a);
     case OP_index_select: return ops_select(e, r, a);
     case OP_gather: return ops_gather(e, r, a);

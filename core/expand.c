@@ -209,9 +209,10 @@ static limn_arg expand_drop(limn_builder *b, limn_arg y, limn_arg dims,
   return limn_build2(b, OP_squeeze, y, limn_build_list(b, d, n));
 }
 
-/* m + log(sum(exp(x - m))). An infinite m counts as 0: inf - inf is NaN. */
+/* m + log(sum(exp(x - m))). An infinite m counts as 0: inf - inf is NaN. Of
+ * nothing it is log(0). */
 limn_arg expand_logsumexp(limn_builder *b, const limn_arg *a) {
-  limn_arg m = REDUCE(max, a[0], a[1], true);
+  limn_arg m = REDUCE(peak, a[0], a[1], true);
   m = WHERE(limn_calc1(b, OP_isfinite, m), m, limn_abool(false));
   limn_arg sum = REDUCE(sum, EXP(SUB(a[0], m)), a[1], true);
   return expand_drop(b, ADD(LOG(sum), m), a[1], a[2]);
@@ -443,6 +444,7 @@ bool limn_op_widens(int op) {
   case OP_max_pool2_back:
   case OP_prod:
   case OP_cumprod:
+  case OP_logcumsumexp:
     return true;
   default:
     return false;

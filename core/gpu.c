@@ -12,6 +12,7 @@ static const struct {
     {"prelude_cuda", limn_k_prelude_cuda},
     {"dialect", limn_k_dialect},
     {"philox", limn_k_philox},
+    {"special", limn_k_special},
     {"random", limn_k_random},
     {"gemm_args", limn_k_gemm_args},
     {"gemm", limn_k_gemm},

@@ -507,6 +507,9 @@ bool limn_gpu_supports(limn_device *d, int op, int dtype) {
   case OP_matmul:
   case OP_cumsum:
   case OP_cumprod:
+  case OP_cummax:
+  case OP_cummin:
+  case OP_logcumsumexp:
   case OP_argmax:
   case OP_argmin:
   case OP_index_select:

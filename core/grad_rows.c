@@ -246,6 +246,31 @@ void grad_cumsum(limn_builder *b, const limn_arg *a, limn_arg y, limn_arg g,
   out[0] = limn_build3(b, OP_cumsum, g, a[1], back);
 }
 
+/* What the positive (or, with the sign turned, the negative) part of g gives:
+ * exp(x + logcumsumexp from the other end of log(g) - y), which does not
+ * overflow. Where y is -inf all so far has no weight. */
+static limn_arg grad_run_exp(limn_builder *b, const limn_arg *a, limn_arg y,
+                             limn_arg g, limn_arg back) {
+  limn_arg none = limn_areal(-INFINITY), some, r;
+  some = AND(limn_calc2(b, OP_gt, g, limn_aint(0)),
+             limn_calc2(b, OP_gt, y, none));
+  r = limn_calc1(b, OP_log, WHERE(some, g, limn_aint(1)));
+  r = WHERE(some, SUB(r, y), none);
+  r = limn_build3(b, OP_logcumsumexp, r, a[1], back);
+  return EXP(ADD(r, a[0]));
+}
+
+/* Arguments x dim reverse. */
+void grad_logcumsumexp(limn_builder *b, const limn_arg *a, limn_arg y,
+                       limn_arg g, limn_arg *out) {
+  limn_arg back = limn_calc1(b, OP_logical_not, a[2]), up, down;
+  if (a[2].tag == LIMN_A_NONE) back = limn_abool(true);
+  up = grad_run_exp(b, a, y, g, back);
+  down = limn_calc1(b, OP_neg, g);
+  down = grad_run_exp(b, a, y, down, back);
+  out[0] = SUB(up, down);
+}
+
 /* Before the first zero: (reverse running sum of g y) / x. At it: the same
  * sum without dividing, with that zero taken for a 1. After it: 0, for every
  * product there holds the zero. */

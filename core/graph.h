@@ -67,7 +67,7 @@ struct limn_graph;
 /* -- op.c: the rows at run time -- */
 enum { LIMN_ROW_H, LIMN_ROW_E, LIMN_ROW_R, LIMN_ROW_V, LIMN_ROW_G, LIMN_ROW_S };
 enum { LIMN_RULE_NUM, LIMN_RULE_FLT, LIMN_RULE_CMP, LIMN_RULE_TST,
-       LIMN_RULE_LOG, LIMN_RULE_SEL, LIMN_RULE_SUM };
+       LIMN_RULE_LOG, LIMN_RULE_SEL, LIMN_RULE_SUM, LIMN_RULE_BIT };
 
 typedef struct {
   char name[16];
@@ -106,6 +106,7 @@ int limn_op_find(const char *name);  /* 0 when unknown */
 int limn_op_params(int op, limn_param *out);
 /* Name nearest to `name` among the ops, or NULL. */
 const char *limn_op_near(const char *name);
+int limn_op_like(int op); /* the operand whose shape the result has, or -1 */
 bool limn_op_random(int op); /* takes a draw */
 /* Which parameters of a region op are its regions: their number, from *first
  * on. The results of one of them, that at parameter limn_op_body(op), are the

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "op_rules.h"
+#include "special.h"
 
 /* -- The op table's dialect, for doubles -- */
 #define T double
@@ -18,6 +19,19 @@
 #define FDIV(a, b) floor((a) / (b))
 #define ATAN2(a, b) atan2(a, b)
 #define RSQRT(a) (1.0 / sqrt(a))
+#define FMOD(a, b) fmod(a, b)
+#define LOGADD(a, b) host_logadd(a, b)
+#define ERFINV(a) ERFINV_host(a)
+#define DIGAMMA(a) DIGAMMA_host(a)
+#define POLYGAMMA(a, b) POLYGAMMA_host(a, b)
+#define BNOT(a) 0 /* these of ints only: host_int_over */
+#define BAND(a, b) 0
+#define BOR(a, b) 0
+#define BXOR(a, b) 0
+#define SHL(a, b) 0
+#define SHR(a, b) 0
+
+SPECIAL(static, host, double, log, exp, pow, tan, sin, floor, erf, sqrt, 2)
 
 static double host_max(double a, double b) {
   return a != a || a > b ? a : b;
@@ -31,6 +45,11 @@ static double host_min(double a, double b) {
 static double host_rem(double a, double b) {
   double r = fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+static double host_logadd(double a, double b) {
+  if (a == b) return a + log(2.0);
+  return host_max(a, b) + log1p(exp(-fabs(a - b)));
 }
 
 typedef double host_fn(double a, double b, double c);
@@ -102,6 +121,13 @@ static bool host_floor_div_over(int64_t a, int64_t b, int64_t *out) {
   return false;
 }
 
+/* a * 2^b; 0 for a shift by more than there are bits, as of a tensor. */
+static bool host_shift_over(int64_t a, int64_t b, int64_t *out) {
+  if (b < 0 || b > 63) return false;
+  *out = (int64_t)((uint64_t)a << b);
+  return *out >> b != a;
+}
+
 /* Ints in, int out. True when the result does not fit. */
 static bool host_int_over(int op, int64_t a, int64_t b, int64_t c,
                           int64_t *out) {
@@ -119,6 +145,16 @@ static bool host_int_over(int op, int64_t a, int64_t b, int64_t c,
     case OP_remainder:
       *out = b == -1 ? 0 : a % b;
       if (*out && (*out < 0) != (b < 0)) *out += b;
+      return false;
+    case OP_fmod: *out = b == -1 ? 0 : a % b; return false;
+    case OP_frac: return false;
+    case OP_bitwise_not: *out = ~a; return false;
+    case OP_bitwise_and: *out = a & b; return false;
+    case OP_bitwise_or: *out = a | b; return false;
+    case OP_bitwise_xor: *out = a ^ b; return false;
+    case OP_bitwise_left_shift: return host_shift_over(a, b, out);
+    case OP_bitwise_right_shift:
+      *out = b < 0 || b > 63 ? -(a < 0) : a >> b;
       return false;
     case OP_maximum: *out = LIMN_MAX(a, b); return false;
     case OP_minimum: *out = LIMN_MIN(a, b); return false;
@@ -145,7 +181,7 @@ static int host_ints(limn_context *c, int op, const limn_type *a, int n,
   int i;
   for (i = 0; i < n && i < 3; i++)
     if (a[i].kind != LIMN_V_NONE) v[i] = a[i].i;
-  if (op == OP_floor_div || op == OP_remainder)
+  if (op == OP_floor_div || op == OP_remainder || op == OP_fmod)
     if (v[1] == 0)
       return limn_fail(c, LIMN_ESIZE, "%lld divided by 0", (long long)v[0]);
   if (host_int_over(op, v[0], v[1], v[2], &out->i))
@@ -226,6 +262,8 @@ int limn_host_eval(limn_context *c, int op, const limn_type *a, int n,
     return host_ints(c, op, a, n, out);
   else if (out->kind == LIMN_V_BOOL)
     out->i = host_fns[op](host_real(a), n > 1 ? host_real(a + 1) : 0, 0) != 0;
+  else if (row->rule == LIMN_RULE_BIT)
+    return limn_fail(c, LIMN_EARG, "%s takes whole numbers", row->name);
   else
     return host_reals(c, op, a, n, out);
   return 0;

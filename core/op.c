@@ -220,7 +220,7 @@ int limn_op_kind(const limn_graph *g, int op, const limn_arg *a, int nargs) {
 /* -- Rank -- */
 
 enum { OPK_ELEM, OPK_GEN, OPK_HOST, OPK_LIST1, OPK_A_, OPK_B_, OPK_C_,
-       OPK_FLAT, OPK_SQZ, OPK_PLUS1, OPK_SLICE, OPK_REDUCE, OPK_ARG,
+       OPK_X_, OPK_FLAT, OPK_SQZ, OPK_PLUS1, OPK_SLICE, OPK_REDUCE, OPK_ARG,
        OPK_MATMUL, OPK_TWO, OPK_TILE, OPK_INDEX, OPK_MAX2, OPK_WINDOWS };
 static const uint8_t op_rank_rules[LIMN_NOP] = {
 #define E1(name, ...) [OP_##name] = OPK_ELEM,
@@ -347,6 +347,12 @@ static int op_rank(const limn_graph *g, int op, const limn_arg *a, int n) {
     case OPK_MAX2: return LIMN_MAX(x, op_arg_rank(g, a, n, 1));
     default: return x;
   }
+}
+
+int limn_op_like(int op) {
+  int rule = op_rank_rules[op];
+  if (op == OP_full_like) return 0;
+  return rule >= OPK_A_ && rule <= OPK_C_ ? rule - OPK_A_ : -1;
 }
 
 int limn_op_rank(const limn_graph *g, int op, const limn_arg *a, int nargs) {

@@ -326,6 +326,14 @@ static int rule_numbers(limn_context *c, int op, const limn_type *a, int n,
   return limn_hint(c, LIMN_EDTYPE, "convert them first: x:to \"float32\"");
 }
 
+static int rule_bits(limn_context *c, int op, int dtype) {
+  bool shift = op == OP_bitwise_left_shift || op == OP_bitwise_right_shift;
+  if (limn_dtype_int(dtype) || (dtype == LIMN_BOOL && !shift)) return 0;
+  limn_fail(c, LIMN_EDTYPE, "whole numbers%s are wanted, not %s",
+            shift ? "" : " or bools", limn_dtype_name(dtype));
+  return limn_hint(c, LIMN_EDTYPE, "convert what is not: x:to \"int64\"");
+}
+
 int limn_rule_elementwise(limn_context *c, int op, const limn_type *a,
                           limn_type *out) {
   const limn_op_row *row = limn_op_get(op);
@@ -345,7 +353,9 @@ int limn_rule_elementwise(limn_context *c, int op, const limn_type *a,
     return limn_hint(c, LIMN_EDTYPE, op == OP_neg ? "use :logical_not()"
                                                   : "use :logical_xor(y)");
   }
-  if (row->rule == LIMN_RULE_NUM || row->rule == LIMN_RULE_SEL)
+  if (row->rule == LIMN_RULE_BIT) LIMN_TRY(rule_bits(c, op, dtype));
+  if (row->rule == LIMN_RULE_NUM || row->rule == LIMN_RULE_SEL ||
+      row->rule == LIMN_RULE_BIT)
     LIMN_TRY(rule_numbers(c, op, a, row->arity, dtype));
   return limn_rule_result(c, dtype, &s, out);
 }

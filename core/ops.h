@@ -41,14 +41,19 @@
  *   LOG  operands taken as bools, result bool
  *   SEL  a is bool, b and c promoted as NUM
  *   SUM  NUM, but ints and bools become int64
+ *   BIT  NUM, of ints and bools only
+ * Ranks of V and S rows: A_ B_ C_ the shape is that of the first, second, third
+ *   operand; X_ the rank is that of the first; others are rules of op.c.
  * Domains for the generated tests: REAL, POS (> 0.2), UNIT (-0.8..0.8),
  *   GE1 (> 1.2), NZ (|x| > 0.2), BOOL.
  *
  * The dialect: T is the computing type, K(x) a literal of it; exp log log1p
  * expm1 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf
- * floor ceil rint trunc ABS MAX MIN (propagate NaN) POW REM FDIV ATAN2 RSQRT;
- * comparisons give 0 or 1. Gradients are written with the builder macros of
- * grad.c: a b c operands, y result, g its gradient, N(x) a number.
+ * lgamma hypot floor ceil rint trunc ABS MAX MIN (propagate NaN) POW REM FMOD
+ * FDIV ATAN2 RSQRT LOGADD ERFINV DIGAMMA POLYGAMMA; of ints and bools BNOT BAND
+ * BOR BXOR SHL SHR; comparisons give 0 or 1. Gradients are written with the
+ * builder macros of grad.c: a b c operands, y result, g its gradient, N(x) a
+ * number.
  */
 #ifndef E1
 #define E1(name, meta, rule, domain, sig, expr, ga, doc)
@@ -103,6 +108,7 @@ E1(floor,  "", NUM, REAL, "x:T", floor(a),            NONE,                "Larg
 E1(ceil,   "", NUM, REAL, "x:T", ceil(a),             NONE,                "Smallest whole number >= x.")
 E1(round,  "", NUM, REAL, "x:T", rint(a),             NONE,                "Nearest whole number, halves to even.")
 E1(trunc,  "", NUM, REAL, "x:T", trunc(a),            NONE,                "Whole part, towards zero.")
+E1(frac,   "", NUM, NZ,   "x:T", a - trunc(a),        g,                   "x less its whole part: x's sign.")
 E1(relu,   "", NUM, NZ,   "x:T", a < K(0) ? K(0) : a, WHERE(GT(y, N(0)), g, N(0)), "max(x, 0); NaN stays.")
 E1(exp,    "", FLT, REAL, "x:T", exp(a),              MUL(g, y),           "e ^ x.")
 E1(exp2,   "", FLT, REAL, "x:T", exp2(a),             MUL(g, MUL(y, N(0.69314718055994530942))), "2 ^ x.")
@@ -127,6 +133,9 @@ E1(asinh,  "", FLT, REAL, "x:T", asinh(a),            MUL(g, RSQRT(ADD(SQUARE(a)
 E1(acosh,  "", FLT, GE1,  "x:T", acosh(a),            MUL(g, RSQRT(SUB(SQUARE(a), N(1)))), "Inverse hyperbolic cosine.")
 E1(atanh,  "", FLT, UNIT, "x:T", atanh(a),            DIV(g, SUB(N(1), SQUARE(a))), "Inverse hyperbolic tangent.")
 E1(erf,    "", FLT, REAL, "x:T", erf(a),              MUL(g, MUL(N(1.12837916709551257390), EXP(NEG(SQUARE(a))))), "Error function.")
+E1(erfinv, "", FLT, UNIT, "x:T", ERFINV(a),           MUL(g, MUL(N(0.88622692545275801365), EXP(SQUARE(y)))), "Inverse error function.")
+E1(lgamma, "", FLT, POS,  "x:T", lgamma(a),           MUL(g, DIGAMMA(a)),  "log(|gamma(x)|).")
+E1(digamma, "", FLT, POS, "x:T", DIGAMMA(a),         MUL(g, POLYGAMMA(N(1), a)), "The derivative of lgamma.")
 E1(sigmoid, "", FLT, REAL, "x:T", K(1) / (K(1) + exp(-a)), MUL(g, MUL(y, SUB(N(1), y))), "1 / (1 + e^-x).")
 E1(silu,   "", FLT, REAL, "x:T", a / (K(1) + exp(-a)), MUL(g, MUL(SIGMOID(a), ADD(N(1), MUL(a, SUB(N(1), SIGMOID(a)))))), "x * sigmoid(x).")
 E1(softplus, "", FLT, REAL, "x:T", MAX(a, K(0)) + log1p(exp(-ABS(a))), MUL(g, SIGMOID(a)), "log(1 + e^x).")
@@ -135,6 +144,10 @@ E1(mish,   "", FLT, REAL, "x:T", a * tanh(MAX(a, K(0)) + log1p(exp(-ABS(a)))),
    MUL(g, ADD(TANH(SOFTPLUS(a)), MUL(MUL(a, SIGMOID(a)), SUB(N(1), SQUARE(TANH(SOFTPLUS(a))))))), "x * tanh(softplus(x)).")
 E1(gelu,   "", FLT, REAL, "x:T", a * K(0.5) * (K(1) + erf(a * K(0.70710678118654752440))),
    MUL(g, ADD(MUL(N(0.5), ADD(N(1), ERF(MUL(a, N(0.70710678118654752440))))), MUL(a, MUL(N(0.39894228040143267794), EXP(MUL(N(-0.5), SQUARE(a))))))), "x times the normal distribution function, exact.")
+E1(gelu_tanh, "", FLT, REAL, "x:T", a * K(0.5) * (K(1) + tanh(K(0.79788456080286535588) * (a + K(0.044715) * a * a * a))),
+   MUL(g, MUL(SIGMOID(MUL(a, ADD(N(1.59576912160573071176), MUL(N(0.07135481627260024878), SQUARE(a))))),
+   ADD(N(1), MUL(MUL(a, ADD(N(1.59576912160573071176), MUL(N(0.21406444881780074633), SQUARE(a)))), SIGMOID(NEG(MUL(a, ADD(N(1.59576912160573071176), MUL(N(0.07135481627260024878), SQUARE(a)))))))))),
+   "gelu by its approximation with tanh.")
 E1(selu,   "", FLT, NZ,   "x:T", a > K(0) ? K(1.0507009873554804934) * a : K(1.7580993408473768599) * expm1(a),
    WHERE(GT(a, N(0)), MUL(g, N(1.0507009873554804934)), MUL(g, ADD(y, N(1.7580993408473768599)))), "Self-normalising elu.")
 E1(hardswish, "", FLT, REAL, "x:T", a * MIN(MAX(a + K(3), K(0)), K(6)) / K(6),
@@ -144,6 +157,7 @@ E1(hardsigmoid, "", FLT, REAL, "x:T", MIN(MAX(a + K(3), K(0)), K(6)) / K(6),
 E1(isnan,  "", TST, REAL, "x:T", a != a,              NONE, "Whether x is NaN.")
 E1(isinf,  "", TST, REAL, "x:T", a - a != a - a && a == a, NONE, "Whether x is infinite.")
 E1(isfinite, "", TST, REAL, "x:T", a - a == a - a,    NONE, "Whether x is neither NaN nor infinite.")
+E1(bitwise_not, "", BIT, REAL, "x:T", BNOT(a),       NONE, "Every bit the other; of a bool, not.")
 E1(logical_not, "", LOG, BOOL, "x:T", !a,             NONE, "Whether x is zero or false.")
 
 /* -- Elementwise, two operands ------------------------------------------- */
@@ -153,6 +167,7 @@ E2(mul,    "__mul", NUM, REAL, "x:T y:T", a * b, MUL(g, b), MUL(g, a), "Product,
 E2(div,    "__div", FLT, NZ,   "x:T y:T", a / b, DIV(g, b), NEG(MUL(g, DIV(y, b))), "Quotient, broadcast; ints give a float.")
 E2(floor_div, "", NUM, NZ,     "x:T y:T", FDIV(a, b), NONE, NONE, "floor(x / y); an int by zero is 0.")
 E2(remainder, "__mod", NUM, NZ, "x:T y:T", REM(a, b), g, NEG(MUL(g, FLOOR_DIV(a, b))), "x - floor(x / y) * y: the divisor's sign, as Lua's %; an int by zero is 0.")
+E2(fmod,   "", NUM, NZ,        "x:T y:T", FMOD(a, b), g, NEG(MUL(g, TRUNC(DIV(a, b)))), "x - trunc(x / y) * y: x's sign, as C's %; an int by zero is 0.")
 E2(pow,    "__pow", NUM, POS,  "x:T y:T", POW(a, b),
    WHERE(EQ(b, N(0)), N(0), MUL(g, MUL(b, POW_(a, SUB(b, N(1)))))),
    WHERE(EQ(a, N(0)), N(0), MUL(g, MUL(y, LOG(a)))), "x to the power y.")
@@ -162,6 +177,11 @@ E2(minimum, "", NUM, REAL, "x:T y:T", MIN(a, b),
    WHERE(LT(a, b), g, WHERE(EQ(a, b), MUL(g, N(0.5)), N(0))), WHERE(LT(b, a), g, WHERE(EQ(a, b), MUL(g, N(0.5)), N(0))), "The smaller; NaN if either is.")
 E2(atan2,  "", FLT, NZ, "y:T x:T", ATAN2(a, b),
    MUL(g, DIV(b, ADD(SQUARE(a), SQUARE(b)))), NEG(MUL(g, DIV(a, ADD(SQUARE(a), SQUARE(b))))), "Angle of the point (x, y) in radians.")
+E2(polygamma, "", FLT, POS, "n:T x:T", POLYGAMMA(a, b), NONE, MUL(g, POLYGAMMA(ADD(a, N(1)), b)), "The n-th derivative of digamma, for x above 0; n = 1 also below.")
+E2(hypot,  "", FLT, NZ, "x:T y:T", hypot(a, b), MUL(g, DIV(a, y)), MUL(g, DIV(b, y)), "sqrt(x^2 + y^2) without overflow.")
+E2(logaddexp, "", FLT, REAL, "x:T y:T", LOGADD(a, b), MUL(g, SIGMOID(SUB(a, b))), MUL(g, SIGMOID(SUB(b, a))), "log(e^x + e^y) without overflow.")
+E2(xlogy,  "", FLT, POS, "x:T y:T", a == K(0) && b == b ? K(0) : a * log(b),
+   WHERE(AND(EQ(a, N(0)), LE(b, N(0))), N(0), MUL(g, LOG(b))), MUL(g, DIV(a, b)), "x * log(y), and 0 where x is 0.")
 E2(elu,    "", FLT, NZ, "x:T alpha:T=1.0", a > K(0) ? a : b * expm1(a),
    WHERE(GT(a, N(0)), g, MUL(g, ADD(y, b))), WHERE(GT(a, N(0)), N(0), MUL(g, EXPM1(a))), "x, or alpha * (e^x - 1) below 0.")
 E2(leaky_relu, "", FLT, NZ, "x:T slope:T=0.01", a > K(0) ? a : a * b,
@@ -172,6 +192,11 @@ E2(gt,     "", CMP, REAL, "x:T y:T", a > b,  NONE, NONE, "x > y.")
 E2(ge,     "", CMP, REAL, "x:T y:T", a >= b, NONE, NONE, "x >= y.")
 E2(eq,     "", CMP, REAL, "x:T y:T", a == b, NONE, NONE, "Element by element equal.")
 E2(ne,     "", CMP, REAL, "x:T y:T", a != b, NONE, NONE, "Element by element unequal.")
+E2(bitwise_and, "", BIT, REAL, "x:T y:T", BAND(a, b), NONE, NONE, "The bits that both have.")
+E2(bitwise_or,  "", BIT, REAL, "x:T y:T", BOR(a, b),  NONE, NONE, "The bits that either has.")
+E2(bitwise_xor, "", BIT, REAL, "x:T y:T", BXOR(a, b), NONE, NONE, "The bits that exactly one has.")
+E2(bitwise_left_shift,  "", BIT, REAL, "x:T y:T", SHL(a, b), NONE, NONE, "Bits moved up by y places, 0 coming in; by more than there are, or fewer than none: 0.")
+E2(bitwise_right_shift, "", BIT, REAL, "x:T y:T", SHR(a, b), NONE, NONE, "Bits moved down by y places; the sign comes in.")
 E2(logical_and, "", LOG, BOOL, "x:T y:T", a && b, NONE, NONE, "Both true.")
 E2(logical_or,  "", LOG, BOOL, "x:T y:T", a || b, NONE, NONE, "Either true.")
 E2(logical_xor, "", LOG, BOOL, "x:T y:T", !a != !b, NONE, NONE, "Exactly one true.")
@@ -185,6 +210,7 @@ E3(clamp,  "", NUM, REAL, "x:T min:T? max:T?", MIN(MAX(a, b), c),
 R(sum,  SUM, "x:T dim:D? keepdim:b=false", K(0), acc + a, SPREAD(g), "Sum over dims.")
 R(prod, SUM, "x:T dim:D? keepdim:b=false", K(1), acc * a, grad_prod(B, a, y, g, dims, keep), "Product over dims.")
 R(max,  NUM, "x:T dim:D? keepdim:b=false", K_LOWEST, MAX(acc, a), grad_extreme(B, a, y, g, dims, keep), "Largest over dims; NaN if any is.")
+R(peak, NUM, "x:T dim:D? keepdim:b=false", K_LOWEST, MAX(acc, a), NONE, "max; of nothing -inf, or the lowest number.")
 R(min,  NUM, "x:T dim:D? keepdim:b=false", K_HIGHEST, MIN(acc, a), grad_extreme(B, a, y, g, dims, keep), "Smallest over dims; NaN if any is.")
 R(any,  LOG, "x:T dim:D? keepdim:b=false", K(0), acc || a, NONE, "Whether any is true.")
 R(all,  LOG, "x:T dim:D? keepdim:b=false", K(1), acc && a, NONE, "Whether all are true.")
@@ -193,8 +219,8 @@ R(all,  LOG, "x:T dim:D? keepdim:b=false", K(1), acc && a, NONE, "Whether all ar
 V(reshape,   "x:T size:L", view_reshape, LIST1, RESHAPE_LIKE(g, a), "The same elements in row-major order under another shape; one size may be -1.")
 V(reshape_like, "x:T like:S", view_reshape_like, B_, RESHAPE_LIKE(g, a), "reshape to the shape of `like`.")
 V(flatten,   "x:T first:d=1 last:d=-1", view_flatten, FLAT, RESHAPE_LIKE(g, a), "Dims first..last merged into one.")
-V(permute,   "x:T dims:D", view_permute, A_, grad_permute(B, args, g), "Dims in another order.")
-V(transpose, "x:T dim1:d dim2:d", view_transpose, A_, TRANSPOSE(g, args[1], args[2]), "Two dims exchanged.")
+V(permute,   "x:T dims:D", view_permute, X_, grad_permute(B, args, g), "Dims in another order.")
+V(transpose, "x:T dim1:d dim2:d", view_transpose, X_, TRANSPOSE(g, args[1], args[2]), "Two dims exchanged.")
 V(expand,    "x:T size:L", view_expand, LIST1, g, "Dims of 1 repeated to a size; -1 keeps a dim.")
 V(expand_like, "x:T like:S", view_expand_like, B_, g, "expand to the shape of `like`.")
 V(squeeze,   "x:T dim:D", view_squeeze, SQZ, RESHAPE_LIKE(g, a), "Dims of size 1 dropped.")
@@ -237,23 +263,26 @@ S(rms_norm_back, "x:T g:T weight:T? first:d=-1 eps:r=1e-05", infer_norm_back, A_
 S(layer_norm_sums, "x:T g:T first:d=-1 eps:r=1e-05", infer_norm_sums, TWO, expand_layer_norm_sums, NULL, "The gradients of layer_norm's weight and bias, where its result has the gradient g, as two rows.")
 S(rms_norm_sums, "x:T g:T first:d=-1 eps:r=1e-05", infer_norm_sums, TWO, expand_rms_norm_sums, NULL, "The same of rms_norm.")
 S(batch_norm, "x:T mean:T var:T weight:T? bias:T? own:b=true eps:r=1e-05", infer_batch_norm, A_, expand_batch_norm, grad_batch_norm, "x less mean, over sqrt(var + eps), per position in dim 2; times weight, plus bias. To gradients mean and var are x's own, or (own = false) constants.")
-S(batch_norm_stats, "x:T", infer_batch_stats, A_, expand_batch_norm_stats, NULL, "Mean and biased variance per position in dim 2, [2, channels, 1, ...]; of float16 and bfloat16 in float32.")
-S(batch_norm_sums, "x:T g:T mean:T", infer_batch_sums, A_, expand_batch_norm_sums, NULL, "The sums of g (x - mean) and of g per position in dim 2, [2, channels, 1, ...]: what the gradients of batch_norm are made of.")
+S(batch_norm_stats, "x:T", infer_batch_stats, X_, expand_batch_norm_stats, NULL, "Mean and biased variance per position in dim 2, [2, channels, 1, ...]; of float16 and bfloat16 in float32.")
+S(batch_norm_sums, "x:T g:T mean:T", infer_batch_sums, X_, expand_batch_norm_sums, NULL, "The sums of g (x - mean) and of g per position in dim 2, [2, channels, 1, ...]: what the gradients of batch_norm are made of.")
 S(cumsum,   "x:T dim:d reverse:b=false", infer_cum, A_, NULL, grad_cumsum, "Running sum along dim; reverse: from the end.")
 S(cumprod,  "x:T dim:d", infer_cum, A_, NULL, grad_cumprod, "Running product along dim.")
+S(cummax,   "x:T dim:d", infer_cum_same, A_, NULL, NULL, "The largest so far along dim.")
+S(cummin,   "x:T dim:d", infer_cum_same, A_, NULL, NULL, "The smallest so far along dim.")
+S(logcumsumexp, "x:T dim:d reverse:b=false", infer_float_same, A_, NULL, grad_logcumsumexp, "The logarithm of the running sum of exp(x) along dim; reverse: from the end.")
 S(matmul,   "x:T y:T trans_x:b=false trans_y:b=false", infer_matmul, MATMUL, NULL, grad_matmul, "Matrix product, batched; one-dim operands as vectors.")
-S(conv,     "x:T w:T stride:L padding:L dilation:L groups:i=1", infer_conv, A_, expand_conv, grad_conv, "Convolution (cross-correlation) of x [rows, in, size...] with w [out, in / groups, kernel...].")
+S(conv,     "x:T w:T stride:L padding:L dilation:L groups:i=1", infer_conv, X_, expand_conv, grad_conv, "Convolution (cross-correlation) of x [rows, in, size...] with w [out, in / groups, kernel...].")
 S(conv_weights, "x:T g:T w:S stride:L padding:L dilation:L groups:i=1", infer_conv_weights, C_, expand_conv_weights, grad_conv_weights, "The gradient of w in conv of x and w, whose result has the gradient g.")
-S(conv_transpose, "x:T w:T stride:L padding:L output_padding:L dilation:L groups:i=1", infer_conv_transpose, A_, expand_conv_transpose, grad_conv_transpose, "The transpose of conv as a linear map; w is [in, out / groups, kernel...].")
-S(pool,     "x:T dim:d kernel:i stride:i dilation:i=1 how:e=max", infer_pooled, A_, expand_pool, grad_pool, "The largest (how: max) or the sum of each window along dim.")
-S(max_pool2, "x:T kernel1:i kernel2:i stride1:i stride2:i", infer_max_pool2, A_, expand_max_pool2, grad_max_pool2, "The largest of each dense window over the last two dims.")
+S(conv_transpose, "x:T w:T stride:L padding:L output_padding:L dilation:L groups:i=1", infer_conv_transpose, X_, expand_conv_transpose, grad_conv_transpose, "The transpose of conv as a linear map; w is [in, out / groups, kernel...].")
+S(pool,     "x:T dim:d kernel:i stride:i dilation:i=1 how:e=max", infer_pooled, X_, expand_pool, grad_pool, "The largest (how: max) or the sum of each window along dim.")
+S(max_pool2, "x:T kernel1:i kernel2:i stride1:i stride2:i", infer_max_pool2, X_, expand_max_pool2, grad_max_pool2, "The largest of each dense window over the last two dims.")
 S(max_pool2_back, "x:T y:T g:T kernel1:i kernel2:i stride1:i stride2:i", infer_max_pool2_back, A_, expand_max_pool2_back, NULL, "The gradient of x in max_pool2, whose result is y and has the gradient g: of equals the first in row-major order gets it.")
-S(max_pool2_f32, "x:T kernel1:i kernel2:i stride1:i stride2:i", infer_max_pool2, A_, expand_max_pool2_f32, NULL, "What max_pool2 becomes in float32; call max_pool2.")
+S(max_pool2_f32, "x:T kernel1:i kernel2:i stride1:i stride2:i", infer_max_pool2, X_, expand_max_pool2_f32, NULL, "What max_pool2 becomes in float32; call max_pool2.")
 S(max_pool2_f32_back, "x:T y:T g:T kernel1:i kernel2:i stride1:i stride2:i", infer_max_pool2_back, A_, expand_max_pool2_f32_back, NULL, "What max_pool2_back becomes in float32; call max_pool2.")
 S(outer,    "x:T y:T", infer_outer, TWO, expand_outer, NULL, "All products of two vectors.")
-S(cat,      "xs:T* dim:d=1", infer_cat, A_, NULL, grad_cat, "Tensors one after another along dim.")
+S(cat,      "xs:T* dim:d=1", infer_cat, X_, NULL, grad_cat, "Tensors one after another along dim.")
 S(stack,    "xs:T* dim:d=1", infer_stack, PLUS1, expand_stack, NULL, "Tensors of equal shape along a new dim.")
-S(pad,      "x:T pads:L value:r=0.0 mode:e=constant", infer_pad, A_, NULL, grad_pad, "Margins around x: {before, after} of the last dim, then of the one before it, ...")
+S(pad,      "x:T pads:L value:r=0.0 mode:e=constant", infer_pad, X_, NULL, grad_pad, "Margins around x: {before, after} of the last dim, then of the one before it, ...")
 S(tile,     "x:T counts:L", infer_tile, TILE, expand_tile, NULL, "x repeated counts times along each dim.")
 S(update,   "x:T v:T first:L last:L step:L drop:D", infer_update, A_, NULL, grad_update, "x with v at the positions that slice would take.")
 S(index_select, "x:T dim:d index:T base:i=1 what:e=index", infer_index_select, INDEX, NULL, grad_index_select, "Slices of x along dim at the positions in index; counts from 1.")
@@ -266,11 +295,11 @@ S(argsort,  "x:T dim:d=-1 descending:b=false base:i=1", infer_argsort, A_, NULL,
 S(cholesky, "x:T upper:b=false", infer_square, A_, NULL, grad_cholesky, "The lower triangular L of x = L L', for symmetric positive definite x (its lower triangle is read); upper: L'. Float32 and float64, on the CPU, as all of limn.linalg; matrices are the last two dims.")
 S(solve,    "a:T b:T", infer_solve, MAX2, NULL, grad_solve, "x of a x = b, for square a; b is a matrix.")
 S(solve_triangular, "a:T b:T upper:b", infer_solve, MAX2, NULL, grad_solve_triangular, "x of a x = b, of whose a one triangle is read.")
-S(lu_parts, "x:T", infer_lu_parts, A_, NULL, grad_lu_parts, "[1, 3]: the sign, the logarithm of the size and the value of det(x).")
-S(eigh_parts, "x:T", infer_eigh_parts, A_, NULL, grad_eigh_parts, "[n + 1, n]: the eigenvalues of symmetric x in rising order, then the vectors as rows.")
-S(svd_parts, "x:T", infer_svd_parts, A_, NULL, grad_svd_parts, "U, S and V' of x = U S V', flat in a row.")
-S(pinv,     "x:T rtol:r=-1.0", infer_pinv, A_, expand_pinv, grad_pinv, "The pseudo-inverse: singular values up to rtol times the largest count as 0.")
-S(qr_parts, "x:T", infer_qr_parts, A_, NULL, grad_qr_parts, "Q and R of x = Q R, flat in a row.")
+S(lu_parts, "x:T", infer_lu_parts, X_, NULL, grad_lu_parts, "[1, 3]: the sign, the logarithm of the size and the value of det(x).")
+S(eigh_parts, "x:T", infer_eigh_parts, X_, NULL, grad_eigh_parts, "[n + 1, n]: the eigenvalues of symmetric x in rising order, then the vectors as rows.")
+S(svd_parts, "x:T", infer_svd_parts, X_, NULL, grad_svd_parts, "U, S and V' of x = U S V', flat in a row.")
+S(pinv,     "x:T rtol:r=-1.0", infer_pinv, X_, expand_pinv, grad_pinv, "The pseudo-inverse: singular values up to rtol times the largest count as 0.")
+S(qr_parts, "x:T", infer_qr_parts, X_, NULL, grad_qr_parts, "Q and R of x = Q R, flat in a row.")
 S(one_hot,  "x:T classes:i base:i=1", infer_one_hot, PLUS1, expand_one_hot, NULL, "int64 rows with a 1 at the position x; counts from 1.")
 S(eye,      "n:i m:i? dtype:y", infer_eye, TWO, expand_eye, NULL, "Ones on the diagonal.")
 S(tril,     "x:T k:i=0", infer_tri, A_, expand_tril, NULL, "x with zeros above diagonal k.")

@@ -71,6 +71,12 @@ int infer_cum(limn_context *c, const limn_type *a, limn_type *out) {
   return limn_rule_result(c, out->dtype, &out->shape, out);
 }
 
+int infer_cum_same(limn_context *c, const limn_type *a, limn_type *out) {
+  int dim;
+  LIMN_TRY(limn_rule_tensor(c, &a[0], "x", out));
+  return limn_rule_dim(c, &a[1], LIMN_MUST, out->shape.ndim, &dim);
+}
+
 int infer_tri(limn_context *c, const limn_type *a, limn_type *out) {
   int64_t k;
   char text[TEXT];

@@ -19,48 +19,11 @@ static limn_arg simp_only(const limn_graph *g, const limn_node *n) {
 static limn_arg simp_shape_step(const limn_graph *g, limn_arg x) {
   const limn_node *n = simp_node(g, x);
   const limn_arg *a = g->args + n->args;
+  int like;
   if (n->kind != LIMN_V_TENSOR) return limn_none();
   if (limn_op_get(n->op)->row == LIMN_ROW_E) return simp_only(g, n);
-  switch (n->op) {
-  case OP_detach:
-  case OP_convert:
-  case OP_expect:
-  case OP_widen:
-  case OP_unwiden:
-  case OP_flip:
-  case OP_cumsum:
-  case OP_cumprod:
-  case OP_softmax:
-  case OP_log_softmax:
-  case OP_softmax_back:
-  case OP_log_softmax_back:
-  case OP_layer_norm:
-  case OP_rms_norm:
-  case OP_layer_norm_back:
-  case OP_rms_norm_back:
-  case OP_batch_norm:
-  case OP_max_pool2_back:
-  case OP_max_pool2_f32_back:
-  case OP_update:
-  case OP_index_add:
-  case OP_scatter:
-  case OP_scatter_add:
-  case OP_argsort:
-  case OP_tril:
-  case OP_triu:
-  case OP_full_like:
-  case OP_rand_like:
-  case OP_randn_like:
-    return a[0];
-  case OP_reshape_like:
-  case OP_expand_like:
-  case OP_fold_like:
-    return a[1];
-  case OP_conv_weights:
-    return a[2];
-  default:
-    return limn_none();
-  }
+  like = limn_op_like(n->op);
+  return like < 0 ? limn_none() : a[like];
 }
 
 /* An older value of the same dtype, or NONE. */
@@ -227,6 +190,7 @@ int limn_simp_size(const limn_graph *g, limn_arg *a, limn_arg *out) {
   case OP_sum:
   case OP_prod:
   case OP_max:
+  case OP_peak:
   case OP_min:
   case OP_any:
   case OP_all:
@@ -250,8 +214,6 @@ int limn_simp_size(const limn_graph *g, limn_arg *a, limn_arg *out) {
     return simp_size_flatten(g, a, x, d);
   case OP_matmul:
     return simp_size_matmul(g, a, x, d);
-  case OP_gather:
-    return simp_size_of(a, x[2], d);
   default:
     return SIMP_KEEP;
   }

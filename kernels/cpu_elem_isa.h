@@ -115,6 +115,7 @@ typedef uint64_t ELEM_MEM mem_u64;
 #define HAS_CMP(name) FLOATS(name) INTS(name) BOOLS(name)
 #define HAS_SEL(name) FLOATS(name) INTS(name) BOOLS(name)
 #define HAS_LOG(name) BOOLS(name)
+#define HAS_BIT(name) INTS(name) BOOLS(name)
 
 const limn_elem_kernels ELEM_TABLE;
 const limn_elem_kernels ELEM_TABLE = {

@@ -41,6 +41,15 @@ MVEC1(atanh) MVEC1(erf) MVEC2(pow) MVEC2(atan2)
   X(atanh) X(erf)
 ELEM_BOTH(ELEM_LIBM)
 ELEM_LIBM(sqrt) ELEM_LIBMF(sqrt)
+static inline double elem_hypot(double a, double b) { return hypot(a, b); }
+static inline float elem_hypotf(float a, float b) { return hypotf(a, b); }
+/* lgamma itself writes a global. */
+double lgamma_r(double, int *);
+static inline double elem_lgamma(double a) {
+  int sign;
+  return lgamma_r(a, &sign);
+}
+static inline float elem_lgammaf(float a) { return (float)elem_lgamma(a); }
 static inline double elem_pow(double a, double b) { return pow(a, b); }
 static inline double elem_atan2(double a, double b) { return atan2(a, b); }
 static inline float elem_powf(float a, float b) { return powf(a, b); }

@@ -8,6 +8,7 @@
 #define IF_CMP(x)
 #define IF_TST(x)
 #define IF_LOG(x)
+#define IF_BIT(x)
 #define IF_SEL(x)
 #define E1(name, meta, rule, domain, sig, expr, ga, doc) \
   IF_##rule(INLINE float one_##name(float a) { return expr; })

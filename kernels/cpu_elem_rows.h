@@ -4,8 +4,10 @@
 #define MEM CAT(mem_, TS)
 #if CAT(IS_FLOAT_, TS)
 #define IF_FLOAT(...) __VA_ARGS__
+#define IF_WHOLE(...)
 #else
 #define IF_FLOAT(...)
+#define IF_WHOLE(...) __VA_ARGS__
 #endif
 #if CAT(IS_BOOL_, TS)
 #define IF_BOOL(...) __VA_ARGS__
@@ -52,6 +54,7 @@
 #define KIND_TST(form, name, expr) IF_FLOAT(TEST(form, name, expr))
 #define KIND_CMP(form, name, expr) TEST(form, name, expr)
 #define KIND_LOG(form, name, expr) IF_BOOL(SAME(form, name, expr))
+#define KIND_BIT(form, name, expr) IF_WHOLE(SAME(form, name, expr))
 #define KIND_SEL(form, name, expr) /* below: its first operand is a b8 */
 #define SELECT_NUM(name, expr) SAME(THREE, name, expr)
 #define SELECT_SEL(name, expr)
@@ -77,6 +80,7 @@
 #undef T
 #undef MEM
 #undef IF_FLOAT
+#undef IF_WHOLE
 #undef IF_BOOL
 #undef ELEM_OUT
 #undef ONE
@@ -95,6 +99,7 @@
 #undef KIND_TST
 #undef KIND_CMP
 #undef KIND_LOG
+#undef KIND_BIT
 #undef KIND_SEL
 #undef SELECT_NUM
 #undef SELECT_SEL

@@ -4,6 +4,8 @@
  * A position out of range is noted in the run's fault, and position 0 is used
  * instead, so that nothing outside the operands is ever touched. Writes that
  * may meet are made in the order of the index, by one tile. */
+#include <math.h>
+
 #include "cpu_kernels.h"
 
 enum { PIECE = 512, COLUMNS = 256, TILE = 16384 };
@@ -131,7 +133,7 @@ int limn_cpu_arg_prepare(limn_device *d, limn_step *s) {
   return 0;
 }
 
-/* -- cumsum, cumprod -- */
+/* -- Running sums, products, extremes -- */
 
 /* The common dtype has loops of its own, which compilers vectorise. */
 static void cum_load(int dtype, const void *p, int64_t stride, int64_t n,
@@ -153,15 +155,14 @@ static void cum_store(int dtype, void *p, int64_t stride, int64_t n,
 }
 
 /* Floats run in double and round as they are stored; ints wrap in int64. */
-#define CUM(name, W, load, store, plus, times)                               \
+#define CUM(name, W, load, store, first, join)                               \
   static void cum_##name(const limn_step *s, const char *x, char *out,       \
                          int64_t n, int64_t inner, int64_t w) {              \
     int di = s->in[0].dtype, dd = s->out[0].dtype;                           \
     int64_t si = limn_dtype_size(di), so = limn_dtype_size(dd);              \
     int64_t i, j, some;                                                      \
-    bool product = s->op == OP_cumprod;                                      \
     W acc[COLUMNS], buf[PIECE];                                              \
-    for (j = 0; j < w; j++) acc[j] = product;                                \
+    for (j = 0; j < w; j++) acc[j] = first;                                  \
     for (i = 0; i < n; i += some) {                                          \
       int64_t at, count;                                                     \
       some = inner == 1 ? LIMN_MIN(PIECE, n - i) : 1;                        \
@@ -169,25 +170,51 @@ static void cum_store(int dtype, void *p, int64_t stride, int64_t n,
       at = (s->flag ? n - i - some : i) * inner;                             \
       load(di, x + at * si, si, count, buf);                                 \
       if (inner > 1) {                                                       \
-        for (j = 0; j < w; j++)                                              \
-          buf[j] = acc[j] = product ? times(acc[j], buf[j])                  \
-                                    : plus(acc[j], buf[j]);                  \
+        for (j = 0; j < w; j++) buf[j] = acc[j] = join(acc[j], buf[j]);      \
       } else {                                                               \
         for (j = 0; j < some; j++) {                                         \
           W *v = &buf[s->flag ? some - 1 - j : j];                           \
-          *v = acc[0] = product ? times(acc[0], *v) : plus(acc[0], *v);      \
+          *v = acc[0] = join(acc[0], *v);                                    \
         }                                                                    \
       }                                                                      \
       store(dd, out + at * so, so, count, buf);                              \
     }                                                                        \
   }
-#define CUM_PLUS(a, b) ((a) + (b))
-#define CUM_TIMES(a, b) ((a) * (b))
-#define CUM_WRAP_PLUS(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
-#define CUM_WRAP_TIMES(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
-CUM(real, double, cum_load, cum_store, CUM_PLUS, CUM_TIMES)
-CUM(int, int64_t, limn_load_ints, limn_store_ints, CUM_WRAP_PLUS,
-    CUM_WRAP_TIMES)
+#define CUM_REAL(name, first, join) \
+  CUM(real_##name, double, cum_load, cum_store, first, join)
+#define CUM_INT(name, first, join) \
+  CUM(int_##name, int64_t, limn_load_ints, limn_store_ints, first, join)
+#define CUM_ADD(a, b) ((a) + (b))
+#define CUM_MUL(a, b) ((a) * (b))
+#define CUM_WRAP_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define CUM_WRAP_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+#define CUM_MAX(a, b) ((a) > (b) || (a) != (a) ? (a) : (b)) /* NaN stays */
+#define CUM_MIN(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
+static inline double cum_logadd(double a, double b) {
+  if (a == b) return a + 0.69314718055994530942; /* infinities too */
+  return CUM_MAX(a, b) + log1p(exp(-fabs(a - b)));
+}
+CUM_REAL(sum, 0, CUM_ADD)
+CUM_REAL(prod, 1, CUM_MUL)
+CUM_REAL(max, -INFINITY, CUM_MAX)
+CUM_REAL(min, INFINITY, CUM_MIN)
+CUM_REAL(logsumexp, -INFINITY, cum_logadd)
+CUM_INT(sum, 0, CUM_WRAP_ADD)
+CUM_INT(prod, 1, CUM_WRAP_MUL)
+CUM_INT(max, INT64_MIN, CUM_MAX)
+CUM_INT(min, INT64_MAX, CUM_MIN)
+
+typedef void cum_fn(const limn_step *s, const char *x, char *out, int64_t n,
+                    int64_t inner, int64_t w);
+static cum_fn *cum_of(int op, bool real) {
+  switch (op) {
+    case OP_cumsum: return real ? cum_real_sum : cum_int_sum;
+    case OP_cumprod: return real ? cum_real_prod : cum_int_prod;
+    case OP_cummax: return real ? cum_real_max : cum_int_max;
+    case OP_cummin: return real ? cum_real_min : cum_int_min;
+    default: return cum_real_logsumexp;
+  }
+}
 
 static void cum_run(const limn_step *s, const limn_bind *b, int64_t t0,
                     int64_t t1) {
@@ -197,13 +224,11 @@ static void cum_run(const limn_step *s, const limn_bind *b, int64_t t0,
   int64_t si = limn_dtype_size(s->in[0].dtype), n = v->d[1], inner = v->d[2];
   int64_t so = limn_dtype_size(s->out[0].dtype);
   int64_t blocks = index_ceil(inner, COLUMNS);
+  cum_fn *run = cum_of(s->op, limn_dtype_float(s->out[0].dtype));
   for (; t0 < t1; t0++) {
     int64_t j = t0 % blocks * COLUMNS, at = t0 / blocks * n * inner + j;
     int64_t w = LIMN_MIN(COLUMNS, inner - j);
-    if (limn_dtype_float(s->out[0].dtype))
-      cum_real(s, x + at * si, out + at * so, n, inner, w);
-    else
-      cum_int(s, x + at * si, out + at * so, n, inner, w);
+    run(s, x + at * si, out + at * so, n, inner, w);
   }
 }
 
@@ -212,7 +237,8 @@ int limn_cpu_cum_prepare(limn_device *d, limn_step *s) {
   (void)d;
   s->run = cum_run;
   s->ntiles = v->d[0] * index_ceil(v->d[2], COLUMNS);
-  s->cost_ns = (double)limn_numel(v->ndim, v->d) * 1.5;
+  s->cost_ns = (double)limn_numel(v->ndim, v->d) *
+               (s->op == OP_logcumsumexp ? 30 : 1.5);
   return 0;
 }
 

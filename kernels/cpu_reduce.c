@@ -491,7 +491,7 @@ static int reduce_kind(int op) {
   switch (op) {
     case OP_sum: return CPU_SUM;
     case OP_prod: return CPU_PROD;
-    case OP_max: case OP_any: return CPU_MAX;
+    case OP_max: case OP_peak: case OP_any: return CPU_MAX;
     default: return CPU_MIN;
   }
 }

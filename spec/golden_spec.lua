@@ -6,7 +6,10 @@ local limn = U.limn
 -- What comes with a later release.
 local skipped = {}
 -- Sizes that depend on data: no trace can have them.
-local eager_only = {masked_select = true}
+local eager_only = {
+  masked_select = true, ["one_hot counts its classes"] = true,
+  ["tril_indices and triu_indices"] = true,
+}
 -- Inputs as far from 0 as these make rounding them to float32 matter more than
 -- 1e-5: the float32 reference is float64 arithmetic on the rounded inputs.
 local rounded = {
@@ -15,6 +18,8 @@ local rounded = {
   ["log_softmax"] = true,
   ["remainder takes the divisor's sign, as Lua's %"] = true,
   ["pow of tensors"] = true,
+  digamma = true, -- near a pole
+  ["erfinv near and beyond the ends"] = true,
 }
 -- Products and quotients that amplify what rounding leaves: 1e-10.
 local ill = {
@@ -119,11 +124,16 @@ local function check(got, want, dtype, dev, tol, what, scale)
   end
 end
 
-for _, file in ipairs {"elementwise", "reduce", "shape"} do
+local files = {"elementwise", "reduce", "shape", "special", "arrange",
+               "statistics", "linalg"}
+local function on_cpu(f) f "cpu" end
+
+for _, file in ipairs(files) do
   describe("PyTorch's numbers, " .. file, function()
     for _, case in ipairs(dofile("spec/golden/" .. file .. ".lua")) do
       if not skip[case.name] and U.selected(case.name) then
         it(case.name, function()
+          local each_device = file == "linalg" and on_cpu or U.each_device
           local f, at = compile(case), differentiated(case)
           local want = expected(case, at)
           local want32 = rounded[case.name] and from_rounded(f, case, at)
@@ -137,7 +147,7 @@ for _, file in ipairs {"elementwise", "reduce", "shape"} do
             check(g, w.g, dtype, dev, tol, how .. ", gradient",
                   dtype == "float32" and ill[case.name] and 1)
           end
-          U.each_device(function(dev)
+          each_device(function(dev)
             -- Elsewhere each dtype compiles kernels; the runs below do both.
             local list = {"float64", dev == "cpu" and "float32" or nil}
             for _, dtype in ipairs(list) do
@@ -146,7 +156,7 @@ for _, file in ipairs {"elementwise", "reduce", "shape"} do
             end
           end)
           local text
-          U.each_device(function(from)
+          each_device(function(from)
             if eager_only[case.name] then return end
             local graph = limn.trace(function(...)
               local y, g = both(f, at, {...})
@@ -154,7 +164,7 @@ for _, file in ipairs {"elementwise", "reduce", "shape"} do
             end, unpack(inputs(case, "float64", from)))
             text = text or tostring(graph)
             assert.are.equal(text, tostring(graph))
-            U.each_device(function(dev)
+            each_device(function(dev)
               for _, dtype in ipairs {"float64", "float32"} do
                 local y, g = graph(unpack(inputs(case, dtype, dev)))
                 compare(y, g, dtype, dev, "traced on " .. from .. ", run")
@@ -170,7 +180,7 @@ end
 describe("The list of what is left out", function()
   it("names cases that exist", function()
     local names = {}
-    for _, file in ipairs {"elementwise", "reduce", "shape"} do
+    for _, file in ipairs(files) do
       for _, case in ipairs(dofile("spec/golden/" .. file .. ".lua")) do
         names[case.name] = true
       end

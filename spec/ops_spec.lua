@@ -78,9 +78,16 @@ end
 
 -- bool operands where arithmetic on them means something.
 local function takes(row, dtype)
+  if row.rule == "BIT" then
+    return not floats[dtype]
+      and not (dtype == "bool" and row.name:find "shift")
+  end
   if dtype ~= "bool" then return row.rule ~= "TST" or floats[dtype] end
   return row.rule ~= "NUM" and row.rule ~= "TST"
 end
+
+-- What a row is traced with, and tried on views.
+local function usual(row) return row.rule == "BIT" and "int32" or "float32" end
 
 local every = {"float64", "float32", "float16", "bfloat16", "int64", "int32",
                "int8", "uint8", "bool"}
@@ -121,7 +128,9 @@ local function operands(row, list, dtype, r, dev)
     if row.name == "where" and i == 1 then dt, domain = "bool", "BOOL" end
     if row.name == "clamp" and i > 1 then domain = "CLAMP" end
     local v
-    if domain == "CLAMP" then -- min below max
+    if row.name == "polygamma" and i == 1 then -- an order
+      v = array(shape, "POS", "int64", r)
+    elseif domain == "CLAMP" then -- min below max
       v = array(shape, "REAL", dt, r)
       for k in ipairs(v.data) do
         v.data[k] = i == 2 and (dt == "uint8" and 1 or -1) or 2
@@ -206,7 +215,7 @@ describe("Elementwise ops agree with double arithmetic:", function()
         assert.is_function(f, "no reference for " .. row.name)
         local graphs, text = {}, nil
         U.each_device(function(from)
-          local x = operands(row, shapes[row.arity][1], "float32",
+          local x = operands(row, shapes[row.arity][1], usual(row),
                              U.random(3), from)
           local g = limn.trace(function(...)
             local y = call(...)
@@ -223,7 +232,7 @@ describe("Elementwise ops agree with double arithmetic:", function()
               for _, list in ipairs(shapes[row.arity]) do
                 if dev == "cpu" or dtype == "float32" or alike(list) then
                   local x, a = operands(row, list, dtype, r, dev)
-                  local want = R.map(f, a, not floats[dtype])
+                  local want = R.map(f, a, not floats[dtype] and dtype)
                   check(call(unpack(x)), want, row.rule, dtype, dev,
                         "eager " .. dtype .. " on " .. dev)
                   for _, g in ipairs(graphs) do
@@ -250,34 +259,37 @@ describe("Elementwise ops agree with double arithmetic:", function()
           for v, view in ipairs(views) do
             local list, r = {}, U.random(11)
             for i = 1, row.arity do list[i] = {3, 4} end
-            local x = operands(row, list, "float32", r, dev)
+            local dtype = usual(row)
+            local x = operands(row, list, dtype, r, dev)
             local a = {}
             for i in ipairs(x) do
               x[i] = view(x[i])
               a[i] = {shape = x[i].shape, data = U.flat(x[i])}
             end
-            check(call(unpack(x)), R.map(f, a), row.rule, "float32", dev,
+            check(call(unpack(x)), R.map(f, a), row.rule, dtype, dev,
                   "view " .. v .. " on " .. dev)
           end
         end)
       end)
 
-      it(row.name .. " of NaN", function()
-        U.each_device(function(dev)
-          local pairs_ = {{{nan, 1.5}}, {{nan, 1.5, nan}, {1.5, nan, nan}},
-                          {{1, 0, 1}, {nan, nan, 1}, {1, nan, nan}}}
-          if row.name == "clamp" then
-            pairs_[3] = {{nan, 1.5, 0.5}, {1, nan, 1}, {2, 2, 2}}
-          end
-          local a, x = {}, {}
-          for i, data in ipairs(pairs_[row.arity]) do
-            a[i] = {shape = {#data}, data = data}
-            x[i] = U.tensor(data, {#data}, "float32", dev)
-          end
-          if row.name == "where" then x[1] = x[1]:ne(0) end
-          check(call(unpack(x)), R.map(f, a), row.rule, "float32", dev, dev)
+      if row.rule ~= "BIT" then
+        it(row.name .. " of NaN", function()
+          U.each_device(function(dev)
+            local pairs_ = {{{nan, 1.5}}, {{nan, 1.5, nan}, {1.5, nan, nan}},
+                            {{1, 0, 1}, {nan, nan, 1}, {1, nan, nan}}}
+            if row.name == "clamp" then
+              pairs_[3] = {{nan, 1.5, 0.5}, {1, nan, 1}, {2, 2, 2}}
+            end
+            local a, x = {}, {}
+            for i, data in ipairs(pairs_[row.arity]) do
+              a[i] = {shape = {#data}, data = data}
+              x[i] = U.tensor(data, {#data}, "float32", dev)
+            end
+            if row.name == "where" then x[1] = x[1]:ne(0) end
+            check(call(unpack(x)), R.map(f, a), row.rule, "float32", dev, dev)
+          end)
         end)
-      end)
+      end
 
       if differentiable(row) then
         it(row.name .. "'s gradient is that of finite differences", function()
@@ -293,7 +305,7 @@ describe("Elementwise ops agree with double arithmetic:", function()
             end
           end)
         end)
-      else
+      elseif row.rule ~= "BIT" then
         it(row.name .. " says that it has no gradient", function()
           local x = operands(row, shapes[row.arity][1], "float64",
                              U.random(5), "cpu")

@@ -1,4 +1,4 @@
---- Arithmetic made of several ops: lerp, addcmul, addcdiv, cross, nan_to_num.
+--- Arithmetic made of several ops, element by element or of vectors.
 local core = require "limn.core"
 local D = require "limn.dims"
 local wide = require "limn.wide"
@@ -54,6 +54,59 @@ function methods.cross(x, y, ...)
   return z
 end
 
+--- x:gelu([{approximate = "none"}]): x times the normal distribution function;
+-- approximate = "tanh": by a formula with tanh instead, as GPT-2 has it.
+function methods.gelu(x, ...)
+  local a = D.args("gelu", {"approximate"}, ...)
+  local how = a.approximate or "none"
+  if how ~= "none" and how ~= "tanh" then
+    core.fail(("gelu: approximate is 'none' or 'tanh', not '%s'"):format(
+      tostring(how)))
+  end
+  local y = (how == "tanh" and ops.gelu_tanh or ops.gelu)(x)
+  return y
+end
+
+--- x:logit([eps]): log(x / (1 - x)); with eps of x within eps..1 - eps.
+function methods.logit(x, eps)
+  D.tensor(x, "logit")
+  local v = wide.widen(x)
+  if eps ~= nil then v = ops.clamp(v, eps, 1 - eps) end
+  local y = ops.log(v) - ops.log1p(-v)
+  y = wide.unwiden(y, x)
+  return y
+end
+
+--- x:sinc(): sin(pi x) / (pi x), and 1 at 0.
+function methods.sinc(x)
+  D.tensor(x, "sinc")
+  local zero = ops.eq(x, 0)
+  local v = ops.where(zero, 1, wide.widen(x)) * math.pi
+  local y = ops.where(zero, 1, ops.sin(v) / v)
+  y = wide.unwiden(y, x)
+  return y
+end
+
+--- limn.cdist(x, y [, {p = 2}]): the distances of all rows of x from all rows
+-- of y, by the norm p: [..., n, k] and [..., m, k] give [..., n, m].
+function methods.cdist(x, y, ...)
+  local a = D.args("cdist", {"p"}, ...)
+  for _, v in ipairs {x, y} do
+    D.tensor(v, "cdist")
+    if v:dim() < 2 then
+      core.fail(("cdist: rows are wanted, not a tensor with %d dim%s"):format(
+        v:dim(), v:dim() == 1 and "" or "s"))
+    end
+  end
+  local n, m = x:size(-1), y:size(-1)
+  local known = type(n) == "number" and type(m) == "number"
+  x = D.expect(x, D.eq(n, m), "cdist: the rows differ in length"
+    .. (known and (": %d and %d"):format(n, m) or ""))
+  local d = ops.sub(ops.unsqueeze(x, -2), ops.unsqueeze(y, -3))
+  local z = ops.norm(d, a.p or 2, -1)
+  return z
+end
+
 -- The largest finite number of x's dtype, which a trace does not know: of the
 -- largest of each dtype the greatest that this one holds.
 local function largest(x)
@@ -81,7 +134,8 @@ function methods.nan_to_num(x, ...)
   return y
 end
 
-for _, name in ipairs {"lerp", "addcmul", "addcdiv", "cross", "nan_to_num"} do
+for _, name in ipairs {"lerp", "addcmul", "addcdiv", "cross", "gelu", "logit",
+  "sinc", "cdist", "nan_to_num"} do
   M[name] = methods[name]
 end
 

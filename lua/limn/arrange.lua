@@ -152,7 +152,7 @@ local function margin(x, dim, before, after, mode)
   local b, a = D.known(before), D.known(after)
   if b and b < 0 or a and a < 0 then
     fail(("pad: a margin of %d"):format(b < 0 and b or a),
-      "cut with a range: x[{{2, -2}}]")
+      "the mode 'constant' cuts off; so does a range: x[{{2, -2}}]")
   end
   -- Looked at in each run: a margin may fit the example alone.
   local wide = D.limn.max(before, after)
@@ -182,24 +182,63 @@ local function pad_around(x, pads, mode)
   return y
 end
 
+-- x without what negative margins cut off, and the other margins.
+local function cropped(x, pads)
+  local y, rest = x, {}
+  for i, n in ipairs(pads) do rest[i] = n end
+  for i = 1, #pads, 2 do
+    local before, after = pads[i], pads[i + 1]
+    local function cut(n) return type(n) == "number" and n < 0 and -n or 0 end
+    local first, last = cut(before), cut(after)
+    if first + last > 0 then
+      local dim = D.whole(x, x:dim() - (i - 1) / 2, "pad")
+      local n = x:size(dim)
+      y = D.expect(y, D.le(first + last, n), ("pad: %d elements are cut off "
+        .. "dim %d%s"):format(first + last, dim,
+        type(n) == "number" and ", which has " .. n or ""))
+      y = D.part(y, dim, first + 1, n - last)
+      if first > 0 then rest[i] = 0 end
+      if last > 0 then rest[i + 1] = 0 end
+    end
+  end
+  return y, rest
+end
+
+local function negative(pads)
+  for _, n in ipairs(pads) do
+    if type(n) == "number" and n < 0 then return true end
+  end
+end
+
 --- x:pad(pads [, {mode = "constant", value = 0}]): margins around x: {before,
 -- after} of the last dim, then of the one before it, and so on. Modes: constant
--- (of value), reflect, replicate, circular.
+-- (of value), reflect, replicate, circular. Margins below 0 cut off (constant).
 function methods.pad(x, ...)
+  D.tensor(x, "pad")
   local n, given = select("#", ...), {...}
   local last = given[n]
-  local mode = type(last) == "table" and rawget(last, "mode")
-  if not mode or mode == "constant" then
-    local y = ops.pad(x, ...)
-    return y
-  end
-  D.tensor(x, "pad")
-  core.options(last, {"pads", "value", "mode"}, "pad")
-  local pads = last.pads or #last > 0 and last or given[1]
+  local options = type(last) == "table" and core.type(last) == nil and last
+    or {}
+  local mode = options.mode or type(given[1]) == "table" and given[3]
+    or "constant"
+  local pads = options.pads or #options > 0 and options or given[1]
   if type(pads) ~= "table" or pads == last and #last == 0 then
-    pads = {unpack(given, 1, n - 1)}
+    pads = {unpack(given, 1, options == last and n - 1 or n)}
   end
-  local y = pad_around(x, pads, mode)
+  local y
+  if mode ~= "constant" then
+    core.options(options, {"pads", "value", "mode"}, "pad")
+    y = pad_around(x, pads, mode)
+  elseif negative(pads) and #pads % 2 == 0 then
+    if #options == 0 then
+      core.options(options, {"pads", "value", "mode"}, "pad")
+    end
+    local value = options.value or type(given[1]) == "table" and given[2]
+    y, pads = cropped(x, pads)
+    y = ops.pad(y, pads, type(value) == "number" and value or 0)
+  else
+    y = ops.pad(x, ...)
+  end
   return y
 end
 

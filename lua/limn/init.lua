@@ -13,9 +13,10 @@ local limn = {_VERSION = "limn " .. core.version(), core = core}
 -- Order matters: trace.lua's floor, max, ... also take sizes and numbers.
 local ops = require "limn.tensor"
 for _, part in ipairs {ops, require "limn.order", require "limn.arrange",
-  require "limn.arith", require "limn.einsum", require "limn.trace",
-  require "limn.jit", require "limn.grad", require "limn.control",
-  require "limn.bounded", require "limn.print", require "limn.files"} do
+  require "limn.arith", require "limn.shapes", require "limn.statistics",
+  require "limn.einsum", require "limn.trace", require "limn.jit",
+  require "limn.grad", require "limn.control", require "limn.bounded",
+  require "limn.print", require "limn.files"} do
   for name, f in pairs(part) do limn[name] = f end
 end
 limn.check = nil
@@ -45,8 +46,9 @@ setmetatable(limn, {
 -- is made of a scan.
 local called = core.raw "called"
 for _, part in ipairs {core.raw "methods", ops, require "limn.order",
-  require "limn.arrange", require "limn.arith", require "limn.einsum",
-  limn.linalg, {map = limn.map}} do
+  require "limn.arrange", require "limn.arith", require "limn.shapes",
+  require "limn.statistics", require "limn.einsum", limn.linalg,
+  {map = limn.map}} do
   for name, f in pairs(part) do
     if type(f) == "function" and (called[f] or name) >= name then
       called[f] = name

@@ -40,17 +40,28 @@ function linalg.cholesky(x, ...)
   return y
 end
 
--- b as matrices, and whether it was a vector.
+-- Whether b, of one dim less than a, has the sizes of a but the last: a guard
+-- in a trace, because the rank of the result depends on it.
+local function vectors(a, b)
+  if b:dim() ~= a:dim() - 1 then return false end
+  for d = 1, b:dim() do
+    if a:size(d) ~= b:size(d) then return false end
+  end
+  return true
+end
+
+-- b as matrices, and whether it was a vector, or a batch of them.
 local function columns(a, b, who)
   matrix(a, who)
   D.tensor(b, who)
-  local vector = b:dim() == 1
+  local vector = b:dim() == 1 or b:dim() > 1 and vectors(a, b)
   if vector then b = b:unsqueeze(-1) end
   return b, vector
 end
 
---- linalg.solve(a, b): x of a x = b for a square a; b holds columns, or is one
--- vector (for a batch of vectors: b:unsqueeze(-1)). A singular a is an error.
+--- linalg.solve(a, b): x of a x = b for a square a; b holds columns, or is a
+-- vector, or a batch of vectors if its sizes are all of a's but the last. A
+-- singular a is an error.
 function linalg.solve(a, b)
   local right, vector = columns(a, b, "solve")
   local y = ops.solve(a, right)
@@ -172,6 +183,88 @@ function linalg.lstsq(a, b)
   local right, vector = columns(a, b, "lstsq")
   local y = ops.matmul(linalg.pinv(a), right)
   if vector then y = y:squeeze(-1) end
+  return y
+end
+
+--- linalg.trace(x): the sum of the diagonal.
+function linalg.trace(x)
+  matrix(x, "trace")
+  local y = x:diagonal(0, -2, -1):sum(-1)
+  return y
+end
+
+-- -- Norms ----------------------------------------------------------------
+
+-- The largest or smallest sum of absolute values along `sum`, over `over`.
+local function most(x, sum, over, largest)
+  local y = ops.sum(ops.abs(x), sum, true)
+  y = (largest and ops.max or ops.min)(y, over, true)
+  return y
+end
+
+-- Of the singular values.
+local function of_values(x, op)
+  local y = op(linalg.svdvals(x), -1, true):unsqueeze(-1)
+  return y
+end
+
+-- Norms of matrices whose dims are the last two; both dims stay.
+local matrix_norms = {
+  fro = function(x) return ops.norm(x, 2, {-2, -1}, true) end,
+  [1] = function(x) return most(x, -2, -1, true) end,
+  [-1] = function(x) return most(x, -2, -1, false) end,
+  [math.huge] = function(x) return most(x, -1, -2, true) end,
+  [-math.huge] = function(x) return most(x, -1, -2, false) end,
+  [2] = function(x) return of_values(x, ops.max) end,
+  [-2] = function(x) return of_values(x, ops.min) end,
+  nuc = function(x) return of_values(x, ops.sum) end,
+}
+
+local function matrix_norm(x, ord, dims, keep)
+  local d1, d2 = D.whole(x, dims[1], "norm"), D.whole(x, dims[2], "norm")
+  local f = matrix_norms[ord or "fro"]
+  if not f then
+    fail(("norm: matrices have no norm '%s': 'fro', 'nuc', 1, -1, 2, -2, "
+      .. "math.huge, -math.huge"):format(tostring(ord)))
+  elseif d1 == d2 then
+    fail "norm: the two dims are the same"
+  end
+  local y = f(methods.movedim(x, {d1, d2}, {-2, -1}))
+  if keep then
+    y = methods.movedim(y, {-2, -1}, {d1, d2})
+  else
+    y = ops.squeeze(y, {-2, -1})
+  end
+  return y
+end
+
+--- linalg.norm(x [, ord [, {dim, keepdim = false}]]): the norm of the matrices
+-- in two dims {a, b} ('fro', 'nuc', 1, -1, 2, -2, math.huge, -math.huge), or of
+-- the vectors in one (any number; 0 counts what is not 0). Without dim x is a
+-- matrix or a vector; without ord all elements are one vector.
+function linalg.norm(x, ...)
+  local a = D.args("norm", {"ord", "dim", "keepdim"}, ...)
+  local ord, dim, keep = a.ord, a.dim, a.keepdim or false
+  D.tensor(x, "norm")
+  if dim == nil and ord ~= nil then
+    if x:dim() < 1 or x:dim() > 2 then
+      fail(("norm: of %d dims; which is the vector's or are the matrix's is "
+        .. "to be said"):format(x:dim()), "linalg.norm(x, 2, {dim = -1})")
+    end
+    dim = x:dim() == 1 and 1 or {1, 2}
+  end
+  if type(dim) == "table" and #dim == 1 then dim = dim[1] end
+  local y
+  if type(dim) == "table" and #dim == 2 then
+    y = matrix_norm(x, ord, dim, keep)
+  elseif type(dim) == "table" then
+    fail(("norm: one dim or two are wanted, not %d"):format(#dim))
+  elseif ord ~= nil and type(ord) ~= "number" then
+    fail(("norm: the norm of a vector is a number, not '%s'"):format(
+      tostring(ord)))
+  else
+    y = ops.norm(x, ord or 2, dim, keep)
+  end
   return y
 end
 

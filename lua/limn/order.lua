@@ -216,6 +216,52 @@ function methods.index_fill(x, dim, index, value)
   return y
 end
 
+--- x:masked_scatter(mask, source): x where the mask holds with the elements of
+-- source in its stead, one after the other.
+function methods.masked_scatter(x, mask, source)
+  D.tensor(x, "masked_scatter")
+  D.tensor(mask, "masked_scatter")
+  D.tensor(source, "masked_scatter")
+  mask = ops.logical_and(mask, ops.full_like(x, 1, "bool")) -- in its shape
+  local at = ops.cumsum(ops.reshape(mask, -1), 1)
+  local v = ops.index_select(ops.reshape(source, -1), 1, ops.maximum(at, 1))
+  v = ops.convert(ops.reshape_like(v, mask), x.dtype)
+  local y = ops.where(mask, v, x)
+  return y
+end
+
+--- x:isin(values [, {invert = false}]): whether each element is among the
+-- values (a tensor or a list), or (invert) is not.
+function methods.isin(x, values, ...)
+  local a = D.args("isin", {"invert"}, ...)
+  D.tensor(x, "isin")
+  if type(values) == "table" and not core.type(values) then
+    values = core.tensor(values, {device = x.device})
+  end
+  local y = ops.eq(ops.unsqueeze(x, -1), ops.reshape(values, -1))
+  y = ops.any(y, -1)
+  if a.invert then y = ops.logical_not(y) end
+  return y
+end
+
+--- x:one_hot([classes]): int64 rows with a 1 at the position x, which counts
+-- from 1. Without classes there are as many as x's largest, outside traces.
+function methods.one_hot(x, ...)
+  local a = D.args("one_hot", {"classes", "base"}, ...)
+  local n, base = a.classes, a.base or 1
+  D.tensor(x, "one_hot")
+  if n == nil then
+    D.eager(x, "one_hot without a number of classes", "x:one_hot(10)")
+    if x:numel() == 0 then
+      fail("one_hot: the number of classes of no labels is not known",
+        "x:one_hot(10)")
+    end
+    n = ops.max(x):item() + 1 - base
+  end
+  local y = ops.one_hot(x, n, base)
+  return y
+end
+
 -- -- Sizes that depend on data: eager only --------------------------------
 
 --- x:nonzero([{as_tuple = false}]), x:argwhere(): positions of what is not 0: a
@@ -406,8 +452,8 @@ end
 
 for _, name in ipairs {"sort", "topk", "kthvalue", "median", "bucketize",
   "scatter", "scatter_reduce", "index_fill", "nonzero", "argwhere", "unique",
-  "unique_consecutive", "bincount", "bernoulli", "multinomial", "isclose",
-  "allclose"} do
+  "unique_consecutive", "masked_scatter", "isin", "one_hot", "bincount",
+  "bernoulli", "multinomial", "isclose", "allclose"} do
   M[name] = methods[name]
 end
 

@@ -17,7 +17,8 @@ local internal = {
   batch_norm_sums = true, widen = true,
   unwiden = true, expect = true, lu_parts = true, eigh_parts = true,
   svd_parts = true, qr_parts = true, pinv = true, cholesky = true,
-  solve = true, solve_triangular = true,
+  solve = true, solve_triangular = true, gelu_tanh = true, peak = true,
+  cummax = true, cummin = true,
 }
 
 local limn = {}
@@ -45,7 +46,6 @@ local alias = {
   view = "reshape", amax = "max", amin = "min", multiply = "mul",
   subtract = "sub", divide = "div", negative = "neg", mm = "matmul",
   mv = "matmul", bmm = "matmul", concat = "cat", swapaxes = "transpose",
-  movedim = nil,
 }
 for new, old in pairs(alias) do
   methods[new] = methods[old]

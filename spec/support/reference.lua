@@ -4,7 +4,8 @@ ffi.cdef [[
 double expm1(double); double log1p(double); double erf(double);
 double exp2(double); double log2(double); double rint(double);
 double trunc(double); double asinh(double); double acosh(double);
-double atanh(double);
+double atanh(double); double fmod(double, double); double lgamma(double);
+double hypot(double, double);
 ]]
 local C = ffi.C
 local abs, exp, sqrt, floor = math.abs, math.exp, math.sqrt, math.floor
@@ -24,10 +25,61 @@ end
 local function sigmoid(x) return 1 / (1 + exp(-x)) end
 local function softplus(x) return max(x, 0) + C.log1p(exp(-abs(x))) end
 
+
+-- Newton's method, from a bisection.
+local function erfinv(y)
+  if y ~= y or y > 1 or y < -1 then return 0 / 0 end
+  if y == 1 or y == -1 then return y * inf end
+  local low, high = -7, 7
+  for _ = 1, 40 do
+    local mid = (low + high) / 2
+    if C.erf(mid) < y then low = mid else high = mid end
+  end
+  local x = (low + high) / 2
+  for _ = 1, 3 do
+    x = x - (C.erf(x) - y) * sqrt(math.pi) / 2 * exp(x * x)
+  end
+  return x
+end
+
+-- Upwards to where few terms of the asymptotic series do.
+local function digamma(x)
+  if x ~= x then return x end
+  if x < 0 then return digamma(1 - x) - math.pi / math.tan(math.pi * x) end
+  local r = 0
+  while x < 60 do
+    r = r - 1 / x
+    x = x + 1
+  end
+  return r + math.log(x) - 1 / (2 * x) - 1 / (12 * x ^ 2)
+    + 1 / (120 * x ^ 4) - 1 / (252 * x ^ 6)
+end
+
+local function polygamma(n, x) -- x above 0
+  if x ~= x or n ~= n or n % 1 ~= 0 then return 0 / 0 end
+  if n == 0 then return digamma(x) end
+  local s, f, sign = 0, 1, n % 2 == 1 and 1 or -1
+  while x < 200 do
+    s = s + x ^ -(n + 1)
+    x = x + 1
+  end
+  for k = 2, n do f = f * k end
+  s = s + x ^ -n / n + x ^ -(n + 1) / 2 + (n + 1) * x ^ -(n + 2) / 12
+    - (n + 1) * (n + 2) * (n + 3) * x ^ -(n + 4) / 720
+  return sign * f * s
+end
+
+-- Shifts of whole numbers; what does not fit is wrapped by who stores it.
+local function left(x, n) return n < 0 and 0 or x * 2 ^ n end
+local function right(x, n)
+  if n < 0 then return x < 0 and -1 or 0 end
+  return floor(x / 2 ^ n)
+end
+
 local R = {max = max, min = min}
 
--- Elementwise. `int` tells that the operands are whole numbers of an int
--- dtype, where division by zero gives 0.
+-- Elementwise. `int` is the operands' dtype if that holds whole numbers, where
+-- division by zero gives 0.
 R.e = {
   neg = function(x) return -x end,
   abs = abs,
@@ -37,6 +89,14 @@ R.e = {
   ceil = math.ceil,
   round = function(x) return C.rint(x) end,
   trunc = function(x) return C.trunc(x) end,
+  frac = function(x) return x - C.trunc(x) end,
+  lgamma = function(x) return C.lgamma(x) end,
+  erfinv = erfinv,
+  digamma = digamma,
+  bitwise_not = function(x, dtype)
+    if dtype == "bool" then return 1 - x end
+    return -1 - x
+  end,
   relu = function(x) return x < 0 and 0 or x end,
   exp = exp,
   exp2 = function(x) return C.exp2(x) end,
@@ -61,6 +121,10 @@ R.e = {
   logsigmoid = function(x) return -softplus(-x) end,
   mish = function(x) return x * math.tanh(softplus(x)) end,
   gelu = function(x) return x * 0.5 * (1 + C.erf(x / sqrt(2))) end,
+  gelu_tanh = function(x)
+    return x * 0.5 * (1 + math.tanh(sqrt(2 / math.pi)
+      * (x + 0.044715 * x ^ 3)))
+  end,
   selu = function(x)
     local s, a = 1.0507009873554805, 1.6732632423543772
     return x > 0 and s * x or s * a * C.expm1(x)
@@ -84,6 +148,19 @@ R.e = {
     if int and y == 0 then return 0 end
     return x - floor(x / y) * y
   end,
+  fmod = function(x, y, int)
+    if int and y == 0 then return 0 end
+    return C.fmod(x, y)
+  end,
+  hypot = function(x, y) return C.hypot(x, y) end,
+  logaddexp = function(x, y) return max(x, y) + C.log1p(exp(-abs(x - y))) end,
+  xlogy = function(x, y) return x == 0 and y == y and 0 or x * math.log(y) end,
+  polygamma = polygamma,
+  bitwise_and = function(x, y) return tonumber(bit.band(x, y)) end,
+  bitwise_or = function(x, y) return tonumber(bit.bor(x, y)) end,
+  bitwise_xor = function(x, y) return tonumber(bit.bxor(x, y)) end,
+  bitwise_left_shift = left,
+  bitwise_right_shift = right,
   pow = function(x, y) return x ^ y end,
   maximum = max,
   minimum = min,
@@ -111,6 +188,7 @@ R.r = {
   sum = {0, function(acc, x) return acc + x end},
   prod = {1, function(acc, x) return acc * x end},
   max = {nil, function(acc, x) return acc == nil and x or max(acc, x) end},
+  peak = {-inf, max},
   min = {nil, function(acc, x) return acc == nil and x or min(acc, x) end},
   any = {0, function(acc, x) return b(acc ~= 0 or x ~= 0) end},
   all = {1, function(acc, x) return b(acc ~= 0 and x ~= 0) end},

@@ -55,6 +55,15 @@ local function fold(f) -- a reduction of lines along dim 2
     return {f(l)}
   end, one), 2) end
 end
+local function running(f) -- f of all so far, along dim 2
+  return function(a)
+    return lines(a, 2, function(l)
+      local out = {}
+      for i, v in ipairs(l) do out[i] = i == 1 and v or f(out[i - 1], v) end
+      return out
+    end)
+  end
+end
 local function sum(l)
   local s = 0
   for _, v in ipairs(l) do s = s + v end
@@ -278,6 +287,16 @@ S.cases = {
         return out
       end)
     end},
+  cummax = {call = function(a) return core.ops.cummax(a, 2) end,
+    on = {{{2, 5}}, {{3, 1}}, {{2, 0}}}, grad = false,
+    want = running(math.max)},
+  cummin = {call = function(a) return core.ops.cummin(a, -1) end,
+    on = {{{2, 5}}, {{3, 1}}, {{2, 0}}}, grad = false,
+    want = running(math.min)},
+  logcumsumexp = {call = function(a) return a:logcumsumexp(2) end,
+    on = {{{2, 5}}, {{3, 1}}, {{2, 0}}}, want = running(function(s, v)
+      return math.log(math.exp(s) + math.exp(v))
+    end)},
   cumprod = {call = function(a) return a:cumprod(1) end,
     on = {{{4, 2}}, {{1, 3}}, {{0, 2}}},
     want = function(a)

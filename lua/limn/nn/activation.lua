@@ -11,8 +11,9 @@ local M = {}
 --- nn.relu(x), nn.ReLU(): x where it is above 0, else 0.
 --- nn.tanh(x), nn.Tanh(): hyperbolic tangent.
 --- nn.sigmoid(x), nn.Sigmoid(): 1 / (1 + exp(-x)).
---- nn.gelu(x), nn.GELU(): x * P(X <= x) for a normal X (Hendrycks and Gimpel
--- 2016), by the error function.
+--- nn.gelu(x [, {approximate = "none"}]), nn.GELU(options): x * P(X <= x) for a
+-- normal X (Hendrycks and Gimpel 2016), by the error function, or with
+-- approximate = "tanh" nearly so.
 --- nn.silu(x), nn.SiLU(): x * sigmoid(x).
 --- nn.mish(x), nn.Mish(): x * tanh(softplus(x)) (Misra 2019).
 --- nn.selu(x), nn.SELU(): scaled ELU (Klambauer et al. 2017).
@@ -29,7 +30,8 @@ local M = {}
 -- Layer name, op, and its option with a default (both may be absent).
 local rows = {
   {"ReLU", "relu"}, {"Tanh", "tanh"}, {"Sigmoid", "sigmoid"},
-  {"GELU", "gelu"}, {"SiLU", "silu"}, {"Mish", "mish"}, {"SELU", "selu"},
+  {"GELU", "gelu", "approximate"}, {"SiLU", "silu"}, {"Mish", "mish"},
+  {"SELU", "selu"},
   {"Softplus", "softplus"}, {"LogSigmoid", "logsigmoid"},
   {"Hardswish", "hardswish"}, {"Hardsigmoid", "hardsigmoid"},
   {"LeakyReLU", "leaky_relu", "slope", 0.01}, {"ELU", "elu", "alpha", 1},
@@ -56,7 +58,10 @@ for _, row in ipairs(rows) do
       local y = limn[op](x, self[option])
       return y
     end
-    function Class:describe() return tostring(self[option]) end
+    function Class:describe()
+      local v = self[option]
+      return v == nil and "" or tostring(v)
+    end
   else
     function Class:forward(x) -- luacheck: no self
       local y = limn[op](x)
