@@ -54,7 +54,7 @@
     if (!(x > -(T)INFINITY)) return (T)INFINITY - (T)INFINITY;              \
     if (x < (T)0) {                                                         \
       if (x == FLOOR(x)) return (T)INFINITY - (T)INFINITY;                  \
-      r = -pi / TAN(pi * (x - FLOOR(x)));                                   \
+      r = -pi / TAN(pi * (x - FLOOR(x + (T)0.5))); /* exact near poles */   \
       x = (T)1 - x;                                                         \
     }                                                                       \
     for (; x < (T)10; x += (T)1) r -= (T)1 / x;                             \
@@ -80,7 +80,7 @@
     if (x <= (T)0 && x == FLOOR(x)) return f * (T)INFINITY;                 \
     if (x < (T)0) {                                                         \
       if (n != (T)1) return nan;                                            \
-      plus = pi / SIN(pi * (x - FLOOR(x)));                                 \
+      plus = pi / SIN(pi * (x - FLOOR(x + (T)0.5)));                        \
       plus *= plus;                                                         \
       x = (T)1 - x;                                                         \
     }                                                                       \
