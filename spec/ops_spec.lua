@@ -76,16 +76,6 @@ local function result_dtype(rule, dtype)
   return dtype
 end
 
--- bool operands where arithmetic on them means something.
-local function takes(row, dtype)
-  if row.rule == "BIT" then
-    return not floats[dtype]
-      and not (dtype == "bool" and row.name:find "shift")
-  end
-  if dtype ~= "bool" then return row.rule ~= "TST" or floats[dtype] end
-  return row.rule ~= "NUM" and row.rule ~= "TST"
-end
-
 -- What a row is traced with, and tried on views.
 local function usual(row) return row.rule == "BIT" and "int32" or "float32" end
 
@@ -227,7 +217,7 @@ describe("Elementwise ops agree with double arithmetic:", function()
         end)
         U.each_device(function(dev)
           for _, dtype in ipairs(dtypes(dev)) do
-            if takes(row, dtype) then
+            if T.takes(row, dtype) then
               local r = U.random(7)
               for _, list in ipairs(shapes[row.arity]) do
                 if dev == "cpu" or dtype == "float32" or alike(list) then
@@ -348,7 +338,7 @@ describe("Reductions agree with double arithmetic:", function()
         assert.are.equal(tostring(graphs[1][2]), tostring(graphs[#graphs][2]))
         U.each_device(function(dev)
           for _, dtype in ipairs(dtypes(dev)) do
-            if takes(row, dtype) then
+            if T.takes(row, dtype) then
               local r = U.random(7)
               for _, size in ipairs(sizes) do
                 local v = array(size, domain, dtype, r)

@@ -17,19 +17,13 @@ local function make(shape, dtype)
   return limn.ones(shape, {dtype = dtype, device = device})
 end
 
--- bool operands where arithmetic on them means something.
-local function takes(row, dtype)
-  if dtype ~= "bool" then return row.rule ~= "TST" or floats[dtype] end
-  return row.rule ~= "NUM" and row.rule ~= "TST"
-end
-
 local function elementwise(dtype)
   for part = 0, 3 do -- a group has its limits
     local function all(x, y, z)
       local out, n = {}, 0
       for row in T.each "E" do
         n = n + 1
-        if n % 4 == part and takes(row, dtype) then
+        if n % 4 == part and T.takes(row, dtype) then
           local a = row.name == "where" and x:ne(0) or x
           out[#out + 1] = core.ops[row.name](unpack({a, y, z}, 1, row.arity))
         end
@@ -59,6 +53,9 @@ local function lines(dtype)
     x:argsort {dim = dim, descending = true}
     x:cumsum(dim)
     x:cumprod(dim)
+    x:cummax(dim)
+    core.ops.cummin(x, dim)
+    x:logcumsumexp(dim)
     if floats[dtype] then
       x:softmax(dim)
       x:log_softmax(dim)

@@ -83,4 +83,18 @@ function T.each(kinds)
   end
 end
 
+local floats = {float64 = true, float32 = true, float16 = true,
+                bfloat16 = true}
+
+-- Whether the row takes the dtype; bools where arithmetic on them means
+-- something.
+function T.takes(row, dtype)
+  if row.rule == "BIT" then
+    return not floats[dtype]
+      and not (dtype == "bool" and row.name:find "shift")
+  end
+  if dtype ~= "bool" then return row.rule ~= "TST" or floats[dtype] end
+  return row.rule ~= "NUM" and row.rule ~= "TST"
+end
+
 return T
