@@ -149,8 +149,8 @@ $(standin): $(standin_c) $(standin_h)
 	@mkdir -p $(@D)
 	$(say) CC spec/support/cuda_standin
 	$(q)$(cc) $(CFLAGS) -std=c11 -D_GNU_SOURCE -O3 -g -fPIC $(warn) \
-	  -fvisibility=hidden -Icore $(standin_dirs) -shared \
-	  -Wl,-z,defs,-z,nodelete -o $@ $(standin_c) -lm -ldl -lpthread
+	  -fvisibility=hidden -Icore $(blas_inc) $(standin_dirs) -shared \
+	  -Wl,-z,defs,-z,nodelete -o $@ $(standin_c) $(blas_lib) -lm -ldl -lpthread
 programs := $(standin) $(patsubst examples/%.c,$(B)/%,$(wildcard examples/host.c)) \
   $(patsubst spec/support/%.c,$(B)/%,$(wildcard spec/support/*.c))
 benches := $(patsubst bench/%.c,$(B)/%,$(wildcard bench/*.c))

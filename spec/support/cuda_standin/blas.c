@@ -1,6 +1,8 @@
-/* cuBLAS and cublasLt as plain loops, which run in the stream as kernels do. */
+/* cuBLAS and what cublasLt shares with it: OpenBLAS makes the products, which
+ * run in the stream as kernels do. */
 #include "standin.h"
 
+#include <cblas.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,59 +82,56 @@ static double blas_tf32(double v) {
 
 /* -- Products -------------------------------------------------------------- */
 
-/* op(M) of `rows` x `cols` as floats or doubles, column after column. */
-#define BLAS_PACK(name, T)                                                   \
-  static T *name(const char *p, int type, bool trans, int64_t ld,            \
-                 int64_t rows, int64_t cols, bool tf32) {                    \
-    T *out = standin_new(sizeof(T) * (size_t)(rows * cols));                 \
-    int64_t i, j;                                                            \
-    for (j = 0; j < cols; j++)                                               \
-      for (i = 0; i < rows; i++) {                                           \
-        double v = blas_load(p, trans ? j + i * ld : i + j * ld, type);      \
-        out[i + j * rows] = (T)(tf32 ? blas_tf32(v) : v);                    \
-      }                                                                      \
-    return out;                                                              \
-  }
-BLAS_PACK(blas_pack_f32, float)
-BLAS_PACK(blas_pack_f64, double)
+/* Whether a matrix can be read where it lies: no conversion is wanted. */
+static bool blas_as_is(const standin_gemm *g, int type) {
+  return g->by != CUBLAS_BY_TF32 &&
+         type == (g->by == CUBLAS_BY_64F ? CUBLAS_R_64F : CUBLAS_R_32F);
+}
 
-/* sum[m, n] = a[m, k] b[k, n]; blocks of k keep rounding small. */
-#define BLAS_PRODUCT(name, T)                                                \
-  static void name(T *restrict sum, T *restrict part, const T *a, const T *b, \
-                   int64_t m, int64_t n, int64_t k) {                        \
-    int64_t i, j, l;                                                         \
-    for (j = 0; j < n; j++) {                                                \
-      T *restrict s = sum + j * m;                                           \
-      for (l = 0; l < k; l++) {                                              \
-        const T *restrict x = a + l * m;                                     \
-        T y = b[l + j * k];                                                  \
-        for (i = 0; i < m; i++) part[i] += x[i] * y;                         \
-        if (l % 256 != 255 && l != k - 1) continue;                          \
-        for (i = 0; i < m; i++) s[i] += part[i], part[i] = 0;                \
-      }                                                                      \
-    }                                                                        \
-  }
-BLAS_PRODUCT(blas_product_f32, float)
-BLAS_PRODUCT(blas_product_f64, double)
+/* A matrix of `rows` x `cols` as floats, column after column without gaps. */
+static float *blas_pack(const standin_gemm *g, const char *p, int type,
+                        int64_t ld, int64_t rows, int64_t cols) {
+  float *out = standin_new(sizeof *out * (size_t)(rows * cols));
+  int64_t i, j;
+  for (j = 0; j < cols; j++)
+    for (i = 0; i < rows; i++) {
+      double v = blas_load(p, i + j * ld, type);
+      out[i + j * rows] = (float)(g->by == CUBLAS_BY_TF32 ? blas_tf32(v) : v);
+    }
+  return out;
+}
+
+/* sum[m, n] = a[m, k] b[k, n] */
+static void blas_product(const standin_gemm *g, void *sum, const void *a,
+                         int64_t lda, const void *b, int64_t ldb) {
+  int ta = g->ta ? CblasTrans : CblasNoTrans;
+  int tb = g->tb ? CblasTrans : CblasNoTrans;
+  int m = (int)g->m, n = (int)g->n, k = (int)g->k;
+  if (g->by == CUBLAS_BY_64F)
+    cblas_dgemm(CblasColMajor, ta, tb, m, n, k, 1, a, (int)lda, b, (int)ldb, 0,
+                sum, m);
+  else
+    cblas_sgemm(CblasColMajor, ta, tb, m, n, k, 1, a, (int)lda, b, (int)ldb, 0,
+                sum, m);
+}
 
 /* One entry of the batch: its product as doubles or floats, in new memory. */
 static void *blas_one(const standin_gemm *g, const char *a, const char *b) {
-  bool tf32 = g->by == CUBLAS_BY_TF32, wide = g->by == CUBLAS_BY_64F;
-  size_t size = wide ? sizeof(double) : sizeof(float);
+  int64_t ra = g->ta ? g->k : g->m, ca = g->ta ? g->m : g->k;
+  int64_t rb = g->tb ? g->n : g->k, cb = g->tb ? g->k : g->n;
+  size_t size = g->by == CUBLAS_BY_64F ? sizeof(double) : sizeof(float);
   void *sum = standin_new(size * (size_t)(g->m * g->n));
-  void *part = standin_new(size * (size_t)g->m), *x, *y;
-  if (wide) {
-    x = blas_pack_f64(a, g->type[0], g->ta, g->lda, g->m, g->k, tf32);
-    y = blas_pack_f64(b, g->type[1], g->tb, g->ldb, g->k, g->n, tf32);
-    blas_product_f64(sum, part, x, y, g->m, g->n, g->k);
-  } else {
-    x = blas_pack_f32(a, g->type[0], g->ta, g->lda, g->m, g->k, tf32);
-    y = blas_pack_f32(b, g->type[1], g->tb, g->ldb, g->k, g->n, tf32);
-    blas_product_f32(sum, part, x, y, g->m, g->n, g->k);
-  }
+  void *x = NULL, *y = NULL;
+  int64_t lda = g->lda, ldb = g->ldb;
+  if (!blas_as_is(g, g->type[0]))
+    x = blas_pack(g, a, g->type[0], lda, ra, ca), lda = ra;
+  if (!blas_as_is(g, g->type[1]))
+    y = blas_pack(g, b, g->type[1], ldb, rb, cb), ldb = rb;
+  if (g->m && g->n && g->k)
+    blas_product(g, sum, x ? x : (const void *)a, lda,
+                 y ? y : (const void *)b, ldb);
   free(x);
   free(y);
-  free(part);
   return sum;
 }
 

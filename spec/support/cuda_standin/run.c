@@ -1,10 +1,11 @@
 /* Runs a launch: block after block, the threads of a block as fibers that take
  * turns at barriers.
  *
- * Rules. (1) A thread runs until it returns or waits; threads that never wait
- * share one stack. (2) A barrier opens when all threads of the block wait at
- * it; one that returned, or waits elsewhere, is a report. (3) Lanes of a warp
- * that exchange values wait for those that their mask names. (4) The order of
+ * Rules. (1) A thread runs until it returns or waits; then it hands over to
+ * one of its own warp that can run, else to any. Threads that never wait share
+ * one stack. (2) A barrier opens when all threads of the block wait at it; one
+ * that returned, or waits elsewhere, is a report. (3) Lanes of a warp that
+ * exchange values wait for those that their mask names. (4) The order of
  * threads and blocks turns around from one to the next, so that what relies on
  * an order is found out; shared memory starts as NaN. (5) A fault in a kernel
  * ends the launch with the error that a device would give. */
@@ -17,31 +18,39 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { RUN_THREADS = 1024, RUN_STACK = 1 << 16 };
-enum { RUN_NEW, RUN_READY, RUN_SYNC, RUN_WARP, RUN_DONE };
+enum { RUN_THREADS = 1024, RUN_WARPS = RUN_THREADS / 32 };
+enum { RUN_STACK = 1 << 16 };
 
 typedef struct run_fiber {
   struct run_fiber *next; /* of those that are free */
-  char *stack;
+  char *end;              /* of its stack */
   void *sp;
-  int thread;
 } run_fiber;
 
 typedef struct {
-  uint8_t state, turn; /* turn: which of the two slots of the warp is next */
-  int line;            /* where it waits */
-  unsigned mask;       /* of the warp exchange that it waits in */
-  run_fiber *fiber;    /* or NULL: not started, or returned */
+  standin_dim at;
+  int line;         /* where it waits */
+  unsigned mask;    /* of the exchange that it waits in */
+  run_fiber *fiber; /* or NULL: not started, or returned */
 } run_thread;
+
+/* Each lane is in one of these sets, or runs; those that the block does not
+ * have are done. */
+typedef struct {
+  unsigned fresh, ready, synced, waiting, done;
+  unsigned turn; /* of each lane: which of the two slots is next */
+  unsigned long long slot[2][32];
+} run_warp;
 
 static struct {
   const standin_launch *launch;
   void **param; /* with pointers that can be followed */
   standin_now now;
-  int threads, started, at; /* at: the thread that runs */
+  int threads, warps, at; /* at: the thread that runs */
+  int synced, done;       /* threads that wait at a barrier, that returned */
   bool backwards;
   run_thread thread[RUN_THREADS];
-  unsigned long long slot[RUN_THREADS / 32][2][32];
+  run_warp warp[RUN_WARPS];
   run_fiber *idle;
   void *scheduler; /* its stack pointer */
   sigjmp_buf fault;
@@ -60,12 +69,13 @@ __asm__(
     "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\n"
     "pushq %r15\nmovq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
     "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\n"
-    "ret\n.size standin_switch, .-standin_switch\n");
+    "popq %rcx\njmp *%rcx\n" /* a return would be predicted wrongly */
+    ".size standin_switch, .-standin_switch\n");
 
 /* Six registers, the address to return to, and the stack as a call leaves it:
  * 8 beyond a multiple of 16. */
 static void run_prepare(run_fiber *f, void (*main)(void)) {
-  void **top = (void **)(void *)(f->stack + RUN_STACK - 16);
+  void **top = (void **)(void *)(f->end - 16);
   *--top = NULL;
   *--top = (void *)main;
   f->sp = top - 6;
@@ -90,7 +100,7 @@ __asm__(
     ".size standin_switch, .-standin_switch\n");
 
 static void run_prepare(run_fiber *f, void (*main)(void)) {
-  f->sp = f->stack + RUN_STACK - 160;
+  f->sp = f->end - 160;
   memset(f->sp, 0, 160);
   ((void **)f->sp)[11] = (void *)main; /* x30 */
 }
@@ -100,47 +110,133 @@ static void run_prepare(run_fiber *f, void (*main)(void)) {
 
 /* -- Threads --------------------------------------------------------------- */
 
+static void run_fail(int code, const char *why) {
+  run.fault_code = code;
+  run.why = why;
+  siglongjmp(run.fault, 1);
+}
+static void run_trap(const char *why) { run_fail(SI_LAUNCH_FAILED, why); }
+
 static void run_place(int t) {
-  const standin_dim *b = &run.launch->block;
-  unsigned u = (unsigned)t;
   run.at = t;
-  run.now.lane = u % 32;
-  run.now.thread = (standin_dim){u % b->x, u / b->x % b->y, u / b->x / b->y};
+  run.now.lane = (unsigned)t % 32;
+  run.now.thread = run.thread[t].at;
 }
 
-/* Thread number i in this block's order. */
-static int run_order(int i) {
-  return run.backwards ? run.threads - 1 - i : i;
+static int run_first(unsigned lanes) {
+  return run.backwards ? 31 - __builtin_clz(lanes) : __builtin_ctz(lanes);
+}
+
+/* Takes a lane of warp w that can run, or is -1. */
+static int run_take(int w) {
+  run_warp *p = &run.warp[w];
+  unsigned can = p->fresh | p->ready;
+  int lane;
+  if (!can) return -1;
+  lane = run_first(can);
+  p->fresh &= ~(1u << lane);
+  p->ready &= ~(1u << lane);
+  return w * 32 + lane;
+}
+
+/* Lets the lanes that thread t exchanges with go on, if all are there. Lanes
+ * that returned are not waited for. */
+static bool run_meet(int t) {
+  const run_thread *h = &run.thread[t];
+  run_warp *p = &run.warp[t / 32];
+  unsigned all = h->mask & ~p->done, left, turn = p->turn >> t % 32 & 1;
+  if (all & ~p->waiting) return false;
+  if ((turn ? ~p->turn : p->turn) & all) return false;
+  for (left = all; left; left &= left - 1) {
+    const run_thread *o = h - t % 32 + __builtin_ctz(left);
+    if (o->line != h->line) return false;
+    if (o->mask != h->mask)
+      run_fail(SI_LAUNCH_FAILED, "lanes of one exchange name other masks");
+  }
+  for (left = p->done; left; left &= left - 1) /* reads as NaN */
+    p->slot[turn ^ 1][__builtin_ctz(left)] = UINT64_MAX;
+  p->waiting &= ~all;
+  p->ready |= all;
+  return true;
+}
+
+/* All wait at one barrier, or the launch fails. */
+static void run_barrier(void) {
+  int w, t;
+  if (run.synced + run.done < run.threads)
+    run_fail(SI_LAUNCH_FAILED, "lanes wait for others that wait elsewhere");
+  for (t = 1; t < run.threads; t++)
+    if (run.thread[t].line != run.thread[0].line && !run.done)
+      run_fail(SI_LAUNCH_FAILED, "threads wait at different barriers");
+  if (run.done)
+    run_fail(SI_LAUNCH_FAILED, "some threads returned before a barrier");
+  for (w = 0; w < run.warps; w++) {
+    run.warp[w].ready = run.warp[w].synced;
+    run.warp[w].synced = 0;
+  }
+  run.synced = 0;
+  run.backwards = !run.backwards;
+}
+
+/* The thread that runs next, taken; -1: all have returned. */
+static int run_next(void) {
+  int i, w, t = run_take(run.at / 32);
+  unsigned left;
+  for (i = 0; i < run.warps && t < 0; i++)
+    t = run_take(run.backwards ? run.warps - 1 - i : i);
+  if (t >= 0) return t;
+  if (run.done == run.threads) return -1;
+  for (w = 0; w < run.warps; w++) /* a lane may have returned meanwhile */
+    for (left = run.warp[w].waiting; left; left &= left - 1)
+      if (run_meet(w * 32 + __builtin_ctz(left))) return run_next();
+  run_barrier();
+  return run_next();
 }
 
 /* A fiber runs threads that have not started, one after the other. */
 static void run_main(void) {
   for (;;) {
     run_thread *t = &run.thread[run.at];
+    run_fiber *own;
+    void *to;
+    int next;
     run.launch->f->entry->call(run.param);
-    t->state = RUN_DONE;
-    if (run.started < run.threads) {
-      int next = run_order(run.started++);
-      run.thread[next].fiber = t->fiber;
-      t->fiber = NULL;
+    own = t->fiber;
+    run.warp[run.at / 32].done |= 1u << run.at % 32;
+    run.done++;
+    next = run_next();
+    t->fiber = NULL;
+    if (next >= 0) {
+      t = &run.thread[next];
       run_place(next);
-      continue;
+      if (!t->fiber) {
+        t->fiber = own;
+        continue;
+      }
     }
-    standin_switch(&t->fiber->sp, run.scheduler);
-    /* Taken up again for the next block: the thread was placed. */
+    to = next < 0 ? run.scheduler : t->fiber->sp;
+    own->next = run.idle;
+    run.idle = own;
+    standin_switch(&own->sp, to);
+    /* Taken up again for a thread that was placed. */
   }
 }
 
+/* Stacks end at places that differ modulo a page and more, or all would want
+ * the same lines of the processor's caches. */
 static run_fiber *run_fiber_new(void) {
+  static size_t made;
   run_fiber *f = run.idle;
+  char *stack;
   if (f) {
     run.idle = f->next;
     return f;
   }
   f = standin_new(sizeof *f);
-  f->stack = mmap(NULL, RUN_STACK, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (f->stack == MAP_FAILED) abort();
+  stack = mmap(NULL, RUN_STACK, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack == MAP_FAILED) abort();
+  f->end = stack + RUN_STACK - made++ % 64 * 320;
   run_prepare(f, run_main);
   return f;
 }
@@ -152,143 +248,77 @@ static void run_fiber_reset(run_fiber *f) {
   run.idle = f;
 }
 
-/* Let thread t go on until it waits or returns. */
-static void run_resume(int t) {
+/* From what runs, whose stack pointer goes to *save, to thread t. */
+static void run_go(void **save, int t) {
   run_thread *h = &run.thread[t];
   if (!h->fiber) h->fiber = run_fiber_new();
-  h->state = RUN_READY;
   run_place(t);
-  standin_switch(&run.scheduler, h->fiber->sp);
-  h = &run.thread[run.at]; /* the fiber may have gone on to another */
-  if (h->state == RUN_DONE) {
-    h->fiber->next = run.idle;
-    run.idle = h->fiber;
-    h->fiber = NULL;
-  }
+  standin_switch(save, h->fiber->sp);
 }
 
-static void run_fail(int code, const char *why) {
-  run.fault_code = code;
-  run.why = why;
-  siglongjmp(run.fault, 1);
-}
-static void run_trap(const char *why) { run_fail(SI_LAUNCH_FAILED, why); }
-
-static void run_wait(int state, int line) {
-  run_thread *t = &run.thread[run.at];
-  t->state = (uint8_t)state;
-  t->line = line;
-  standin_switch(&t->fiber->sp, run.scheduler);
+/* The thread that runs waits: some other goes on. */
+static void run_wait(void) {
+  int self = run.at, t = run_next();
+  if (t != self) run_go(&run.thread[self].fiber->sp, t);
 }
 
-static void run_sync(int line) { run_wait(RUN_SYNC, line); }
-
-static unsigned run_present(void) {
-  int first = run.at / 32 * 32, i;
-  unsigned bits = 0;
-  for (i = 0; i < 32 && first + i < run.threads; i++)
-    if (run.thread[first + i].state != RUN_DONE) bits |= 1u << i;
-  return bits;
+static void run_sync(int line) {
+  run.thread[run.at].line = line;
+  run.warp[run.at / 32].synced |= 1u << run.at % 32;
+  run.synced++;
+  run_wait();
 }
+
+static unsigned run_present(void) { return ~run.warp[run.at / 32].done; }
 
 /* Two slots in turn: a lane can be at most one exchange ahead of those that
  * still have to read. */
 static const unsigned long long *run_exchange(int line, unsigned mask,
                                               unsigned long long value) {
   run_thread *t = &run.thread[run.at];
-  unsigned long long *slot = run.slot[run.at / 32][t->turn];
-  if (!(mask >> run.now.lane & 1))
+  run_warp *w = &run.warp[run.at / 32];
+  unsigned lane = run.now.lane;
+  unsigned long long *slot = w->slot[w->turn >> lane & 1];
+  if (!(mask >> lane & 1))
     run_fail(SI_LAUNCH_FAILED, "a lane exchanges without being in the mask");
-  slot[run.now.lane] = value;
+  slot[lane] = value;
+  t->line = line;
   t->mask = mask;
-  t->turn ^= 1;
-  run_wait(RUN_WARP, line);
+  w->turn ^= 1u << lane;
+  w->waiting |= 1u << lane;
+  if (run_meet(run.at)) w->ready &= ~(1u << lane);
+  else run_wait();
   return slot;
 }
 
 /* -- Blocks ---------------------------------------------------------------- */
 
-/* Whether all lanes that t waits for are there; those that returned are not
- * waited for. */
-static bool run_warp_ready(int t) {
-  const run_thread *h = &run.thread[t];
-  int first = t / 32 * 32, i;
-  for (i = 0; i < 32 && first + i < run.threads; i++) {
-    const run_thread *o = &run.thread[first + i];
-    if (!(h->mask >> i & 1) || o->state == RUN_DONE) continue;
-    if (o->state != RUN_WARP || o->line != h->line || o->turn != h->turn)
-      return false;
-    if (o->mask != h->mask)
-      run_fail(SI_LAUNCH_FAILED, "lanes of one exchange name other masks");
-  }
-  return true;
-}
-
-static int run_warps(void) {
-  int t, i, n = 0;
-  for (t = 0; t < run.threads; t++) {
-    run_thread *h = &run.thread[t];
-    int first = t / 32 * 32;
-    unsigned mask = h->mask;
-    if (h->state != RUN_WARP || !run_warp_ready(t)) continue;
-    for (i = 0; i < 32; i++) {
-      run_thread *o = &run.thread[first + i];
-      if (first + i >= run.threads || o->state == RUN_DONE)
-        run.slot[t / 32][h->turn ^ 1][i] = UINT64_MAX; /* reads as NaN */
-      else if ((mask >> i & 1) && o->state == RUN_WARP)
-        o->state = RUN_READY, n++;
-    }
-  }
-  return n;
-}
-
-/* All wait at one barrier, or the launch fails. */
-static void run_barrier(void) {
-  int t, line = 0, done = 0;
-  for (t = 0; t < run.threads; t++) {
-    run_thread *h = &run.thread[t];
-    if (h->state == RUN_DONE) {
-      done++;
-      continue;
-    }
-    if (h->state == RUN_WARP)
-      run_fail(SI_LAUNCH_FAILED, "lanes wait for others that wait elsewhere");
-    if (line && h->line != line)
-      run_fail(SI_LAUNCH_FAILED, "threads wait at different barriers");
-    line = h->line;
-    h->state = RUN_READY;
-  }
-  if (done)
-    run_fail(SI_LAUNCH_FAILED, "some threads returned before a barrier");
-}
-
-static bool run_any(int state) {
-  int t;
-  for (t = 0; t < run.threads; t++)
-    if (run.thread[t].state == state) return true;
-  return false;
-}
-
 static void run_block(void) {
   const standin_code *code = run.launch->f->module->code;
-  int i;
+  int w;
   memset(code->shared, 0xff, (size_t)(code->shared_end - code->shared));
-  memset(run.thread, 0, sizeof run.thread[0] * (size_t)run.threads);
-  run.started = 0;
-  while (run.started < run.threads) run_resume(run_order(run.started++));
-  while (run_any(RUN_SYNC) || run_any(RUN_WARP)) {
-    if (!run_warps()) run_barrier();
-    run.backwards = !run.backwards;
-    for (i = 0; i < run.threads; i++)
-      if (run.thread[run_order(i)].state == RUN_READY) run_resume(run_order(i));
+  for (w = 0; w < run.warps; w++) {
+    run_warp *p = &run.warp[w];
+    int left = run.threads - w * 32;
+    p->fresh = left < 32 ? (1u << left) - 1 : ~0u;
+    p->done = ~p->fresh;
+    p->ready = p->synced = p->waiting = p->turn = 0;
   }
+  run.synced = run.done = 0;
+  run.at = run.backwards ? run.threads - 1 : 0;
+  run_go(&run.scheduler, run_next());
 }
 
 static void run_blocks(void) {
-  const standin_dim *g = &run.launch->grid;
+  const standin_dim *g = &run.launch->grid, *b = &run.launch->block;
   uint64_t n = (uint64_t)g->x * g->y * g->z, i, at;
   static unsigned count;
   bool backwards = count++ & 1;
+  for (i = 0; i < (uint64_t)run.threads; i++) {
+    unsigned t = (unsigned)i;
+    run.thread[i] = (run_thread){
+        {t % b->x, t / b->x % b->y, t / b->x / b->y}, 0, 0, NULL};
+  }
   for (i = 0; i < n; i++) {
     at = backwards ? n - 1 - i : i;
     run.now.block = (standin_dim){(unsigned)(at % g->x),
@@ -355,6 +385,7 @@ int standin_run(const standin_launch *l) {
   run.launch = l;
   run.param = param;
   run.threads = (int)(l->block.x * l->block.y * l->block.z);
+  run.warps = (run.threads + 31) / 32;
   run.now.block_dim = l->block;
   run.now.grid_dim = l->grid;
   run.now.sync = run_sync;
