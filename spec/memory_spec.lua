@@ -6,14 +6,15 @@ local nn, optim = limn.nn, limn.optim
 local many = U.asan and 300 or 10000
 
 -- f(i) runs `count` times. How much higher memory peaks in the last quarter
--- than in the second, in bytes: collecting makes it go up and down between.
+-- than in the second, in bytes: collecting makes it go up and down between, so
+-- it is looked at often.
 local function growth(count, f)
   local peaks = {0, 0, 0, 0}
-  local quarter = count / 4
+  local quarter, step = count / 4, math.ceil(count / 400)
   for q = 1, 4 do
     for i = 1, quarter do
       f(i)
-      if i % 50 == 0 then peaks[q] = math.max(peaks[q], U.resident()) end
+      if i % step == 0 then peaks[q] = math.max(peaks[q], U.resident()) end
     end
   end
   return peaks[4] - peaks[2]
