@@ -36,7 +36,16 @@ enum { /* results of the driver */
   CU_OK = 0,
   CU_E_OUT_OF_MEMORY = 2,
   CU_E_NO_DEVICE = 100,
+  CU_E_INVALID_IMAGE = 200,
   CU_E_NO_BINARY = 209,
+  CU_E_PTX_TOO_NEW = 222, /* the driver is older than what made it */
+  CU_E_ECC = 214,
+  CU_E_ILLEGAL_ADDRESS = 700,
+  CU_E_TIMEOUT = 702,
+  CU_E_ASSERT = 710,
+  CU_E_KERNEL_FIRST = 714, /* stack, instruction, alignment, address, pc */
+  CU_E_KERNEL_LAST = 718,
+  CU_E_LAUNCH_FAILED = 719,
   CU_E_NOT_SUPPORTED = 801,
   /* device attributes */
   CU_MAX_THREADS_PER_BLOCK = 1,
@@ -55,7 +64,8 @@ enum { /* results of the driver */
   CU_CAPTURE_ACTIVE = 1,
   CU_POOL_RELEASE_THRESHOLD = 4, /* uint64_t: bytes that are kept */
   CU_ALLOCATION_PINNED = 1,
-  CU_LOCATION_DEVICE = 1
+  CU_LOCATION_DEVICE = 1,
+  CU_ACCESS_BOTH = 3 /* reading and writing */
 };
 
 typedef struct {
@@ -67,6 +77,13 @@ typedef struct {
   size_t max_size;
   unsigned char reserved[56];
 } cu_pool_props;
+
+typedef struct { /* who may use a pool's memory beside its own device */
+  struct {
+    int type, id;
+  } location;
+  int flags;
+} cu_access;
 
 typedef struct {
   cu_function func;
@@ -108,6 +125,9 @@ typedef struct {
   F(MemcpyPeerAsync, cuMemcpyPeerAsync,                                     \
     (cu_ptr, cu_context, cu_ptr, cu_context, size_t, cu_stream))            \
   F(StreamWaitEvent, cuStreamWaitEvent, (cu_stream, cu_event, unsigned))    \
+  F(DeviceCanAccessPeer, cuDeviceCanAccessPeer,                             \
+    (int *, cu_device, cu_device))                                          \
+  F(CtxEnablePeerAccess, cuCtxEnablePeerAccess, (cu_context, unsigned))     \
   F(ModuleLoadData, cuModuleLoadData, (cu_module *, const void *))          \
   F(ModuleUnload, cuModuleUnload, (cu_module))                              \
   F(ModuleGetFunction, cuModuleGetFunction,                                 \
@@ -121,6 +141,8 @@ typedef struct {
   F(MemPoolCreate, cuMemPoolCreate, (cu_pool *, const cu_pool_props *))     \
   F(MemPoolDestroy, cuMemPoolDestroy, (cu_pool))                            \
   F(MemPoolSetAttribute, cuMemPoolSetAttribute, (cu_pool, int, void *))     \
+  F(MemPoolSetAccess, cuMemPoolSetAccess,                                   \
+    (cu_pool, const cu_access *, size_t))                                   \
   F(MemPoolTrimTo, cuMemPoolTrimTo, (cu_pool, size_t))                      \
   F(MemAllocFromPool, cuMemAllocFromPoolAsync,                              \
     (cu_ptr *, size_t, cu_pool, cu_stream))                                 \
@@ -179,6 +201,8 @@ enum {
   CUBLASLT_BATCH = 5,        /* of a layout: int */
   CUBLASLT_BATCH_STRIDE = 6, /* int64_t */
   CUBLASLT_WORKSPACE = 1,    /* of a preference: size_t */
+  CUBLASLT_REDUCTIONS = 3,   /* uint32_t: mask of how parts may be added up */
+  CUBLASLT_BY_COMPUTE = 2,   /* as numbers of the computing type */
   CUBLASLT_ALIGN_A = 5       /* uint32_t: bytes; then of b, c and d */
 };
 

@@ -146,12 +146,29 @@ static int compile_key(const compile_job *j, cuda_key *key) {
   return rc;
 }
 
+/* 0, the driver's error, or a negative error of our own. */
 static int compile_load(compile_job *j, cu_module *module) {
   int code;
   LIMN_TRY(cuda_enter(j->d));
   code = j->d->l->f.ModuleLoadData(module, j->data);
+  if (code == CU_E_OUT_OF_MEMORY) {
+    limn_gpu_trim(&j->d->gpu);
+    code = j->d->l->f.ModuleLoadData(module, j->data);
+  }
   cuda_leave(j->d);
   return code;
+}
+
+static int compile_load_fail(compile_job *j, int code) {
+  const int *v = j->d->l->rtc_version;
+  int rc = cuda_fail(j->d, code, "cuModuleLoadData");
+  if (code != CU_E_PTX_TOO_NEW && code != CU_E_INVALID_IMAGE &&
+      code != CU_E_NO_BINARY)
+    return rc;
+  return limn_hint(j->c, rc,
+                   "NVRTC %d.%d may be newer than the driver: install a newer "
+                   "driver, or name an older one by LIMN_NVRTC_LIB",
+                   v[0], v[1]);
 }
 
 /* From the cache, or compiled and put there. */
@@ -163,13 +180,14 @@ static int compile_module(compile_job *j, cu_module *module) {
   if (j->data) {
     code = compile_load(j, module);
     if (code <= 0) return code;
+    if (code == CU_E_OUT_OF_MEMORY) return compile_load_fail(j, code);
     cuda_cache_drop(j->c, &key); /* another driver may have written it */
     compile_forget(j);
   }
   LIMN_TRY(compile_source(j));
   cuda_cache_put(j->c, &key, j->data, j->size);
   code = compile_load(j, module);
-  return code <= 0 ? code : cuda_fail(j->d, code, "cuModuleLoadData");
+  return code <= 0 ? code : compile_load_fail(j, code);
 }
 
 int cuda_build(limn_gpu *g, const char *src, void **program) {

@@ -58,8 +58,7 @@ static int gemm_open_handle(cuda_dev *d) {
     return code;
   }
   code = f->SetStream(d->blas, d->stream);
-  if (!code && d->workspace)
-    code = f->SetWorkspace(d->blas, d->workspace, d->workspace_size);
+  if (!code) code = f->SetWorkspace(d->blas, d->workspace, d->workspace_size);
   if (!code) code = f->SetMathMode(d->blas, CUBLAS_FULL_SUMS);
   if (!code) return 0;
   f->Destroy(d->blas);
@@ -67,10 +66,17 @@ static int gemm_open_handle(cuda_dev *d) {
   return code;
 }
 
-/* Sizes that NVIDIA recommends. Without one cuBLAS takes its own. */
-static void gemm_open_workspace(cuda_dev *d) {
+/* Sizes that NVIDIA recommends. Without one cuBLAS takes memory of its own, also
+ * while a graph is captured. */
+static bool gemm_open_workspace(cuda_dev *d) {
   size_t size = (size_t)(d->arch >= 90 ? 32 : 8) << 20;
-  if (cuda_mem_new(&d->gpu, size, &d->workspace) == 0) d->workspace_size = size;
+  if (d->workspace) return true;
+  if (limn_gpu_take(&d->gpu, size, &d->workspace) < 0) {
+    limn_error_clear(d->gpu.c);
+    return false;
+  }
+  d->workspace_size = size;
+  return true;
 }
 
 static bool gemm_open(cuda_dev *d) {
@@ -82,8 +88,15 @@ static bool gemm_open(cuda_dev *d) {
     limn_error_clear(c);
     return false;
   }
-  gemm_open_workspace(d);
+  if (!gemm_open_workspace(d)) { /* a later plan may have more luck */
+    cuda_leave(d);
+    return false;
+  }
   code = gemm_open_handle(d);
+  if (code) { /* it wants memory, too */
+    limn_gpu_trim(&d->gpu);
+    code = gemm_open_handle(d);
+  }
   if (!code && d->l->has_lt && d->l->lt.Create(&d->lt)) d->lt = NULL;
   cuda_leave(d);
   if (!code) return true;
@@ -180,15 +193,18 @@ static int lt_describe(const cublaslt_api *f, lt_plan *p,
   return code;
 }
 
-/* The best algorithm for operands at multiples of `align` bytes. */
+/* The best algorithm for operands at multiples of `align` bytes. Where it adds
+ * up parts, halves must not be what it adds. */
 static int lt_search(cuda_dev *d, lt_plan *p, uint32_t align,
                      cublaslt_found *found) {
   const cublaslt_api *f = &d->l->lt;
   cublaslt_pref pref = NULL;
+  uint32_t exact = CUBLASLT_BY_COMPUTE;
   int code = f->PrefCreate(&pref), n = 0, i;
   if (code) return code;
   code = f->PrefSet(pref, CUBLASLT_WORKSPACE, &d->workspace_size,
                     sizeof d->workspace_size);
+  if (!code) code = f->PrefSet(pref, CUBLASLT_REDUCTIONS, &exact, sizeof exact);
   for (i = 0; i < 4 && !code; i++)
     code = f->PrefSet(pref, CUBLASLT_ALIGN_A + i, &align, sizeof align);
   if (!code) code = lt_set_bias(f, p, align);

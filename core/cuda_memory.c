@@ -170,6 +170,23 @@ int cuda_read(limn_gpu *g, void *mem, size_t off, void *dst, size_t n) {
   return rc;
 }
 
+/* Lets d reach the memory of another device, so that copies need not go by way
+ * of the host: a pool says itself who may, else contexts are made peers. Where
+ * that fails copies are slower, or are made by the host. */
+static void cross_open(cuda_dev *d, const cuda_dev *other) {
+  const cu_api *f = &d->l->f;
+  cu_access access = {{CU_LOCATION_DEVICE, d->id}, CU_ACCESS_BOTH};
+  uint64_t bit = (uint64_t)1 << (other->id & 63);
+  int can = 0;
+  if (d->peers & bit) return;
+  d->peers |= bit;
+  if (f->DeviceCanAccessPeer(&can, d->id, other->id) || !can) return;
+  if (other->pool)
+    f->MemPoolSetAccess(other->pool, &access, 1);
+  else
+    f->CtxEnablePeerAccess(other->context, 0);
+}
+
 /* The copy is in this device's order; the other must not write or free what is
  * read before it is done. 0: the driver does not copy between these two. */
 static int cross_copy(cuda_dev *d, cuda_dev *other, cu_ptr to, cu_ptr from,
@@ -178,6 +195,7 @@ static int cross_copy(cuda_dev *d, cuda_dev *other, cu_ptr to, cu_ptr from,
   int code = 0;
   if (!d->crossed) code = f->EventCreate(&d->crossed, CU_EVENT_NO_TIMING);
   if (code) return cuda_fail(d, code, "cuEventCreate");
+  cross_open(d, other);
   code = f->MemcpyPeerAsync(to, d->context, from, other->context, n, d->stream);
   if (code) return 0;
   code = f->EventRecord(d->crossed, d->stream);

@@ -9,20 +9,39 @@
 
 /* -- Errors ---------------------------------------------------------------- */
 
+/* Kernels' own failures, and hardware's: any later call may be the one that
+ * tells, and the context is of no use from then on. */
+static bool cuda_error_late(int code) {
+  static const int codes[] = {CU_E_ECC, CU_E_ILLEGAL_ADDRESS, CU_E_TIMEOUT,
+                              CU_E_ASSERT, CU_E_LAUNCH_FAILED};
+  int i;
+  for (i = 0; i < LIMN_COUNT(codes); i++)
+    if (code == codes[i]) return true;
+  return code >= CU_E_KERNEL_FIRST && code <= CU_E_KERNEL_LAST;
+}
+
+static const char *cuda_error_name(const cuda_libs *l, int code, char *number,
+                                   size_t n) {
+  const char *name = NULL;
+  if (!l->f.GetErrorName(code, &name) && name) return name;
+  snprintf(number, n, "error %d", code);
+  return number;
+}
+
 int cuda_fail(cuda_dev *d, int code, const char *what) {
-  const char *name = NULL, *text = NULL;
+  const char *text = NULL;
+  char number[24];
   limn_context *c = d->gpu.c;
-  d->l->f.GetErrorName(code, &name);
+  int rc = code == CU_E_OUT_OF_MEMORY ? LIMN_EMEM : LIMN_EDEVICE;
   d->l->f.GetErrorString(code, &text);
-  limn_fail(c, code == CU_E_OUT_OF_MEMORY ? LIMN_EMEM : LIMN_EDEVICE,
-            "CUDA: %s failed: %s (%s)", what, name ? name : "unknown error",
+  limn_fail(c, rc, "CUDA: %s failed: %s (%s)", what,
+            cuda_error_name(d->l, code, number, sizeof number),
             text ? text : "no description");
-  if (code == CU_E_OUT_OF_MEMORY) return LIMN_EMEM;
-  if (!strcmp(what, "cuStreamSynchronize"))
-    return limn_hint(c, LIMN_EDEVICE,
+  if (cuda_error_late(code) || !strcmp(what, "cuStreamSynchronize"))
+    return limn_hint(c, rc,
                      "this may come from any step since the last wait; with "
                      "LIMN_DUMP=x every step is waited for and named");
-  return LIMN_EDEVICE;
+  return rc;
 }
 
 /* -- Contexts -------------------------------------------------------------- */
@@ -234,13 +253,12 @@ static bool cuda_driver_load(limn_context *c, cuda_libs *l) {
 
 /* How many devices the driver has; 0 with a note. */
 static int cuda_count(limn_context *c, cuda_libs *l) {
-  const char *name = NULL;
+  char number[24];
   int n = 0, code = l->f.Init(0);
   if (!code) code = l->f.DeviceGetCount(&n);
   if (code && code != CU_E_NO_DEVICE) {
-    l->f.GetErrorName(code, &name);
     limn_device_note(c, "cuda: the driver does not start: %s",
-                     name ? name : "unknown error");
+                     cuda_error_name(l, code, number, sizeof number));
     return 0;
   }
   if (code || n <= 0)

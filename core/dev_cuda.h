@@ -41,6 +41,7 @@ typedef struct {
   cu_stream stream;
   cu_pool pool;     /* or NULL: plain allocations */
   cu_event crossed; /* recorded after a copy from another device */
+  uint64_t peers;   /* bits of devices whose memory was asked for access to */
   cuda_ring ring;
   cublas_handle blas;
   cublaslt_handle lt;

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLAS_INVALID = 7, BLAS_UNSUPPORTED = 15, BLAS_NOT_INITIALIZED = 1 };
+enum { BLAS_NOT_INITIALIZED = 1, BLAS_INVALID = 7, BLAS_FAILED = 13,
+       BLAS_UNSUPPORTED = 15 };
 
 static size_t blas_size(int type) {
   return type == CUBLAS_R_64F ? 8 : type == CUBLAS_R_32F ? 4 : 2;
@@ -197,6 +198,14 @@ double standin_scalar(const void *p, int by) {
   return by == CUBLAS_BY_64F ? *(const double *)p : *(const float *)p;
 }
 
+/* A product is as many launches as the library likes: in graphs it has one, two
+ * or three nodes. */
+static void blas_other_nodes(struct cu_stream *s) {
+  static unsigned count;
+  unsigned n = s->capture ? count++ % 3 : 0;
+  while (n--) standin_queue(s, standin_op_new(SI_OP_MARK));
+}
+
 int standin_gemm_queue(struct cu_context *c, struct cu_stream *s,
                        const standin_gemm *g) {
   standin_op *op;
@@ -208,13 +217,16 @@ int standin_gemm_queue(struct cu_context *c, struct cu_stream *s,
                          g->by);
   if (g->type[0] != g->type[1])
     return standin_bad(BLAS_UNSUPPORTED, "A and B of two types");
+  if (g->type[0] == CUBLAS_R_16BF && standin_arch(c->device) < 80)
+    return standin_bad(BLAS_UNSUPPORTED, "bfloat16 before sm_80");
   if (!s) return standin_bad(BLAS_INVALID, "no stream was set");
   rc = standin_gemm_check(c, g, true);
   if (rc) return rc;
+  blas_other_nodes(s);
   op = standin_op_new(SI_OP_GEMM);
   op->gemm = standin_new(sizeof *g);
   *op->gemm = *g;
-  return standin_queue(s, op) ? 13 /* execution failed */ : 0;
+  return standin_queue(s, op) ? BLAS_FAILED : 0;
 }
 
 /* -- cuBLAS ---------------------------------------------------------------- */
@@ -222,6 +234,7 @@ int standin_gemm_queue(struct cu_context *c, struct cu_stream *s,
 struct cublas_handle {
   standin_object o;
   struct cu_stream *stream;
+  size_t workspace; /* bytes that it was given for this stream */
   int math;
 };
 #define HANDLE(h, kind)                                         \
@@ -256,16 +269,20 @@ STANDIN_API int cublasSetStream_v2(cublas_handle h, cu_stream s) {
   HANDLE(h, SI_BLAS);
   HANDLE(s, SI_STREAM);
   h->stream = s;
+  h->workspace = 0; /* as documented: the default one is in use again */
   return 0;
 }
 
 STANDIN_API int cublasSetWorkspace_v2(cublas_handle h, void *p, size_t bytes) {
   ENTER(cublasSetWorkspace_v2);
   HANDLE(h, SI_BLAS);
-  return standin_range(h->o.owner, (cu_ptr)(uintptr_t)p, bytes, true,
-                       "the workspace")
-             ? BLAS_INVALID
-             : 0;
+  if ((uintptr_t)p % 256)
+    return standin_bad(BLAS_INVALID, "the workspace must be aligned to 256");
+  if (standin_range(h->o.owner, (cu_ptr)(uintptr_t)p, bytes, true,
+                    "the workspace"))
+    return BLAS_INVALID;
+  h->workspace = bytes;
+  return 0;
 }
 
 STANDIN_API int cublasSetMathMode(cublas_handle h, int mode) {
@@ -273,6 +290,15 @@ STANDIN_API int cublasSetMathMode(cublas_handle h, int mode) {
   HANDLE(h, SI_BLAS);
   h->math = mode;
   return 0;
+}
+
+/* Without a workspace the library takes memory when it likes. */
+static int blas_queue(cublas_handle h, const standin_gemm *g) {
+  if (h->stream && h->stream->capture && !h->workspace) {
+    h->stream->spoilt = true;
+    return standin_bad(BLAS_FAILED, "a product is captured without workspace");
+  }
+  return standin_gemm_queue(h->o.owner, h->stream, g);
 }
 
 STANDIN_API int cublasGemmStridedBatchedEx(
@@ -290,7 +316,7 @@ STANDIN_API int cublasGemmStridedBatchedEx(
   g.a = (cu_ptr)(uintptr_t)a;
   g.b = (cu_ptr)(uintptr_t)b;
   g.c = (cu_ptr)(uintptr_t)c;
-  return standin_gemm_queue(h->o.owner, h->stream, &g);
+  return blas_queue(h, &g);
 }
 
 STANDIN_API int cublasGemmEx(cublas_handle h, int ta, int tb, int m, int n,
@@ -308,5 +334,5 @@ STANDIN_API int cublasGemmEx(cublas_handle h, int ta, int tb, int m, int n,
   g.a = (cu_ptr)(uintptr_t)a;
   g.b = (cu_ptr)(uintptr_t)b;
   g.c = (cu_ptr)(uintptr_t)c;
-  return standin_gemm_queue(h->o.owner, h->stream, &g);
+  return blas_queue(h, &g);
 }

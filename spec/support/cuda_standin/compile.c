@@ -209,6 +209,7 @@ static char **compile_environment(void) {
   "-x", "c++", "-std=c++17", "-O1", COMPILE_FMA, "-w", "-shared", "-fPIC",   \
       "-fvisibility=hidden", "-ffp-contract=off", "-fno-exceptions",         \
       "-fno-rtti", "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno",     \
+      "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error",          \
       "-nostdlib", "-Wl,-Bsymbolic", "-include", STANDIN_FOLDER "/builtins.h"
 
 /* All that decides what a source becomes. */

@@ -57,10 +57,14 @@ static int driver_ready(int device) {
     if (rc_) return rc_;              \
   } while (0)
 
-STANDIN_API int cuDriverGetVersion(int *version) {
+int standin_version(void) {
   const char *s = getenv("STANDIN_VERSION");
+  return s ? atoi(s) : 13000;
+}
+
+STANDIN_API int cuDriverGetVersion(int *version) {
   ENTER(cuDriverGetVersion);
-  *version = s ? atoi(s) : 13000;
+  *version = standin_version();
   return 0;
 }
 
@@ -78,6 +82,10 @@ static const struct {
     {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {209, "CUDA_ERROR_NO_BINARY_FOR_GPU",
      "no kernel image is available for execution on the device"},
+    {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+     "peer access is not supported between these two devices"},
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+     "the provided PTX was compiled with an unsupported toolchain."},
     {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {600, "CUDA_ERROR_NOT_READY", "device not ready"},
@@ -85,6 +93,9 @@ static const struct {
      "an illegal memory access was encountered"},
     {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
      "too many resources requested for launch"},
+    {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
+     "peer access is already enabled"},
+    {716, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
     {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
@@ -216,6 +227,36 @@ STANDIN_API int cuCtxPopCurrent_v2(cu_context *out) {
     return standin_bad(SI_INVALID_CONTEXT, "no context is current");
   driver_depth--;
   if (out) *out = driver_stack[driver_depth];
+  return 0;
+}
+
+/* -- Peers ----------------------------------------------------------------- */
+
+bool standin_peers(int device, int peer) {
+  const char *s = getenv("STANDIN_PEERS");
+  return device != peer && !(s && *s == '0');
+}
+
+STANDIN_API int cuDeviceCanAccessPeer(int *can, cu_device device,
+                                      cu_device peer) {
+  ENTER(cuDeviceCanAccessPeer);
+  READY(device);
+  READY(peer);
+  *can = standin_peers(device, peer);
+  return 0;
+}
+
+STANDIN_API int cuCtxEnablePeerAccess(cu_context peer, unsigned flags) {
+  struct cu_context *c;
+  int rc;
+  ENTER(cuCtxEnablePeerAccess);
+  rc = standin_current(&c);
+  if (rc) return rc;
+  if (!peer || peer->o.kind != SI_CONTEXT || !peer->o.live || flags)
+    return standin_bad(SI_INVALID_VALUE, "no context that lives");
+  if (!standin_peers(c->device, peer->device)) return SI_NO_PEERS;
+  if (c->peers >> peer->device & 1) return SI_ALREADY_PEERS;
+  c->peers |= 1u << peer->device;
   return 0;
 }
 

@@ -36,6 +36,7 @@ STANDIN_API int cuStreamBeginCapture_v2(cu_stream s, int mode) {
     return standin_bad(SI_INVALID_VALUE, "captured already, or mode %d", mode);
   s->capture = standin_object_new(SI_GRAPH, sizeof *s->capture, s->o.owner);
   s->capture->last = &s->capture->first;
+  s->mode = mode;
   s->capture_id = ++id;
   s->spoilt = false;
   return 0;

@@ -22,9 +22,8 @@ struct cublaslt_layout {
 struct cublaslt_pref {
   standin_object o;
   size_t workspace;
-  uint32_t align[4]; /* of A, B, C and D */
+  uint32_t reductions, align[4]; /* align: of A, B, C and D */
 };
-enum { LT_ALIGN_A = 5 };
 #define HANDLE(h, kind)                                    \
   do {                                                     \
     if (standin_check(h, kind)) return LT_INVALID;         \
@@ -123,6 +122,7 @@ STANDIN_API int cublasLtMatrixLayoutSetAttribute(cublaslt_layout l, int what,
 STANDIN_API int cublasLtMatmulPreferenceCreate(cublaslt_pref *out) {
   ENTER(cublasLtMatmulPreferenceCreate);
   *out = standin_object_new(SI_PREF, sizeof **out, NULL);
+  (*out)->reductions = 7;
   return 0;
 }
 
@@ -138,9 +138,11 @@ STANDIN_API int cublasLtMatmulPreferenceSetAttribute(cublaslt_pref p, int what,
                                                      size_t bytes) {
   ENTER(cublasLtMatmulPreferenceSetAttribute);
   HANDLE(p, SI_PREF);
-  if (what >= LT_ALIGN_A && what < LT_ALIGN_A + 4)
-    return lt_set(&p->align[what - LT_ALIGN_A], sizeof p->align[0], value,
-                  bytes);
+  if (what >= CUBLASLT_ALIGN_A && what < CUBLASLT_ALIGN_A + 4)
+    return lt_set(&p->align[what - CUBLASLT_ALIGN_A], sizeof p->align[0],
+                  value, bytes);
+  if (what == CUBLASLT_REDUCTIONS)
+    return lt_set(&p->reductions, sizeof p->reductions, value, bytes);
   if (what != CUBLASLT_WORKSPACE)
     return standin_bad(LT_INVALID, "attribute %d is not stood in for", what);
   return lt_set(&p->workspace, sizeof p->workspace, value, bytes);
@@ -182,7 +184,15 @@ static int lt_product(cublaslt_desc d, cublaslt_layout a, cublaslt_layout b,
   return 0;
 }
 
+/* An algorithm: this, the alignment and the workspace that it was found for. */
 #define LT_ALGORITHM 0x5a11e571u
+
+/* A half's parts may not be added up as halves. */
+static int lt_exact(const struct cublaslt_pref *p, const standin_gemm *g) {
+  bool half = g->type[2] == CUBLAS_R_16F || g->type[2] == CUBLAS_R_16BF;
+  if (!half || !(p->reductions & ~(uint32_t)CUBLASLT_BY_COMPUTE)) return 0;
+  return standin_bad(LT_UNSUPPORTED, "parts may be added up in 16 bits");
+}
 
 STANDIN_API int cublasLtMatmulAlgoGetHeuristic(
     cublaslt_handle h, cublaslt_desc d, cublaslt_layout a, cublaslt_layout b,
@@ -196,10 +206,13 @@ STANDIN_API int cublasLtMatmulAlgoGetHeuristic(
   HANDLE(c, SI_LAYOUT);
   rc = lt_product(d, a, b, out, &g);
   *n = 0;
+  if (!rc) rc = lt_exact(p, &g);
   if (rc || wanted < 1) return rc ? rc : LT_INVALID;
   memset(found, 0, sizeof *found);
   found->algo[0] = LT_ALGORITHM;
+  found->algo[1] = p->align[0] ? p->align[0] : 256;
   found->workspace = p->workspace < 4096 ? p->workspace : 4096;
+  found->algo[2] = found->workspace;
   *n = 1;
   return 0;
 }
@@ -221,6 +234,13 @@ STANDIN_API int cublasLtMatmul(cublaslt_handle h, cublaslt_desc d,
   if (rc) return rc;
   if (algo && algo[0] != LT_ALGORITHM)
     return standin_bad(LT_INVALID, "an algorithm that no heuristic found");
+  if (algo && (((uintptr_t)a | (uintptr_t)b | (uintptr_t)out) % algo[1] ||
+               (g.bias && g.bias % algo[1])))
+    return standin_bad(LT_INVALID, "the algorithm wants addresses at multiples "
+                       "of %llu", (unsigned long long)algo[1]);
+  if (algo && bytes < algo[2])
+    return standin_bad(LT_INVALID, "the algorithm wants a workspace of %llu",
+                       (unsigned long long)algo[2]);
   if (bytes && standin_range(h->o.owner, (cu_ptr)(uintptr_t)workspace, bytes,
                              true, "the workspace"))
     return LT_INVALID;

@@ -100,9 +100,9 @@ static int memory_after(cu_ptr p) {
 }
 
 /* What nobody wrote reads as NaN and -1. */
-static int memory_new(size_t bytes, cu_ptr *out) {
+static int memory_new(size_t bytes, struct cu_pool *pool, cu_ptr *out) {
   enum { EDGE = 1 << 16 };
-  standin_block b = {0};
+  standin_block b = {.pool = pool};
   int rc = standin_current(&b.owner);
   size_t whole = (bytes + 255) / 256 * 256;
   char *at = NULL;
@@ -204,8 +204,10 @@ int standin_memory_live(struct cu_context *owner) {
 STANDIN_API int standin_blocks(void) { return memory_blocks; }
 
 STANDIN_API int cuMemAlloc_v2(cu_ptr *out, size_t bytes) {
+  int rc;
   ENTER(cuMemAlloc_v2);
-  return memory_new(bytes, out);
+  rc = standin_unsafe("an allocation");
+  return rc ? rc : memory_new(bytes, NULL, out);
 }
 
 /* Waits for the device, as the driver does. */
@@ -215,7 +217,8 @@ STANDIN_API int cuMemFree_v2(cu_ptr p) {
   int rc;
   ENTER(cuMemFree_v2);
   if (!p) return 0;
-  rc = standin_current(&c);
+  rc = standin_unsafe("a free");
+  if (!rc) rc = standin_current(&c);
   if (rc) return rc;
   b = standin_block_of(p);
   if (b && b->going)
@@ -229,7 +232,14 @@ STANDIN_API int cuMemFree_v2(cu_ptr p) {
 
 struct cu_pool {
   standin_object o;
+  unsigned access; /* devices that may use its memory beside its own */
 };
+
+bool standin_reaches(struct cu_context *c, cu_ptr p) {
+  const standin_block *b = standin_block_of(p);
+  if (!b || !b->pool || b->owner == c) return true;
+  return b->pool->access >> c->device & 1;
+}
 
 STANDIN_API int cuMemPoolCreate(cu_pool *out, const cu_pool_props *props) {
   struct cu_context *c;
@@ -261,6 +271,27 @@ STANDIN_API int cuMemPoolSetAttribute(cu_pool pool, int attribute,
   return 0;
 }
 
+STANDIN_API int cuMemPoolSetAccess(cu_pool pool, const cu_access *list,
+                                   size_t n) {
+  size_t i;
+  int can;
+  ENTER(cuMemPoolSetAccess);
+  if (!pool || pool->o.kind != SI_POOL || !pool->o.live) /* of any context */
+    return standin_bad(SI_INVALID_HANDLE, "no pool that lives");
+  for (i = 0; i < n; i++) {
+    int id = list[i].location.id;
+    if (list[i].location.type != CU_LOCATION_DEVICE || id < 0 ||
+        id >= standin_device_count() ||
+        (list[i].flags != CU_ACCESS_BOTH && list[i].flags))
+      return standin_bad(SI_INVALID_VALUE, "access %zu names no device", i);
+    can = standin_peers(id, pool->o.owner->device);
+    if (!can) return SI_INVALID_DEVICE;
+    pool->access &= ~(1u << id);
+    if (list[i].flags) pool->access |= 1u << id;
+  }
+  return 0;
+}
+
 STANDIN_API int cuMemPoolTrimTo(cu_pool pool, size_t keep) {
   ENTER(cuMemPoolTrimTo);
   (void)keep;
@@ -275,7 +306,7 @@ STANDIN_API int cuMemAllocFromPoolAsync(cu_ptr *out, size_t bytes, cu_pool pool,
   CHECK(pool, SI_POOL);
   CHECK(stream, SI_STREAM);
   rc = standin_not_capturing(stream, "an allocation");
-  return rc ? rc : memory_new(bytes, out);
+  return rc ? rc : memory_new(bytes, pool, out);
 }
 
 STANDIN_API int cuMemFreeAsync(cu_ptr p, cu_stream stream) {
@@ -317,7 +348,8 @@ STANDIN_API int cuMemAllocHost_v2(void **out, size_t bytes) {
   memory_pin *m;
   int rc;
   ENTER(cuMemAllocHost_v2);
-  rc = standin_current(&c);
+  rc = standin_unsafe("an allocation of pinned memory");
+  if (!rc) rc = standin_current(&c);
   if (rc) return rc;
   m = standin_new(sizeof *m);
   m->at = standin_new(bytes);
@@ -333,7 +365,8 @@ STANDIN_API int cuMemFreeHost(void *p) {
   memory_pin **m, *gone;
   int rc;
   ENTER(cuMemFreeHost);
-  rc = standin_current(&c);
+  rc = standin_unsafe("a free of pinned memory");
+  if (!rc) rc = standin_current(&c);
   if (!rc) rc = standin_drain_all(c);
   if (rc) return rc;
   for (m = &memory_pins; *m; m = &(*m)->next)

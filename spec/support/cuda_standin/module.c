@@ -32,12 +32,12 @@ struct nvrtc_program {
 };
 
 static const int module_archs[] = {75, 80, 90};
-enum { MODULE_ARCHS = 3 };
+enum { MODULE_ARCHS = 3, MODULE_RELEASE = 13000 };
 
 STANDIN_API int nvrtcVersion(int *major, int *minor) {
   ENTER(nvrtcVersion);
-  *major = 13;
-  *minor = 0;
+  *major = MODULE_RELEASE / 1000;
+  *minor = MODULE_RELEASE % 1000 / 10;
   return 0;
 }
 
@@ -250,12 +250,14 @@ STANDIN_API int nvrtcGetPTX(nvrtc_program p, char *out) {
 /* Real images tell their length; this one must, before it is believed. */
 static int module_image_check(const module_image *m, int arch) {
   bool ptx = !memcmp(m->magic, "SIPTX", 6);
-  if (!ptx && memcmp(m->magic, "SICUBIN", 8)) return SI_INVALID_IMAGE;
+  if (!ptx && memcmp(m->magic, "SICUBIN", 8)) return CU_E_INVALID_IMAGE;
   if (m->bytes > (1 << 24) ||
       m->check != standin_hash(3, &m->bytes,
                                sizeof *m - offsetof(module_image, bytes) +
                                    m->bytes))
-    return SI_INVALID_IMAGE;
+    return CU_E_INVALID_IMAGE;
+  /* PTX is for drivers that are no older than what made it. */
+  if (ptx && standin_version() < MODULE_RELEASE) return CU_E_PTX_TOO_NEW;
   /* A cubin runs on its own architecture and later minor ones; PTX on any
    * that is not older. */
   if (ptx ? m->arch > arch : m->arch / 10 != arch / 10 || m->arch > arch)
@@ -265,8 +267,29 @@ static int module_image_check(const module_image *m, int arch) {
 
 /* What all modules are where nothing is compiled: every name is a kernel
  * without parameters. */
-static const standin_entry module_dry_entry = {"dry", NULL, 0, NULL, NULL, 0};
-static const standin_code module_dry = {NULL, &module_dry_entry, NULL, NULL};
+static const standin_entry module_dry_entry[2] = {
+    {"dry", NULL, 0, NULL, NULL, 0}};
+static const standin_code module_dry = {NULL, module_dry_entry, NULL, NULL};
+
+/* A kernel's parameters have 4096 bytes and its block's variables 48 KiB: more
+ * does not compile. */
+static int module_fits(const standin_code *code) {
+  const standin_entry *e;
+  size_t shared = (size_t)(code->shared_end - code->shared);
+  int i;
+  for (e = code->entry; e->name; e++) {
+    size_t bytes = 0;
+    if (!e->nparam || e->size[0] == STANDIN_NONE) continue;
+    for (i = 0; i < e->nparam; i++) bytes += (e->size[i] + 7u) / 8 * 8;
+    if (bytes > 4096)
+      return standin_bad(CU_E_INVALID_IMAGE, "%s: %zu bytes of parameters",
+                         e->name, bytes);
+  }
+  if (shared > 48 * 1024 + 16)
+    return standin_bad(CU_E_INVALID_IMAGE, "%zu bytes of shared memory",
+                       shared);
+  return 0;
+}
 
 STANDIN_API int cuModuleLoadData(cu_module *out, const void *data) {
   struct cu_context *c;
@@ -274,21 +297,22 @@ STANDIN_API int cuModuleLoadData(cu_module *out, const void *data) {
   void *lib;
   int rc;
   ENTER(cuModuleLoadData);
-  rc = standin_current(&c);
+  rc = standin_unsafe("loading a module");
+  if (!rc) rc = standin_current(&c);
   if (!rc) rc = module_image_check(data, standin_arch(c->device));
   if (rc) return rc;
   if (standin_compile((const char *)data + sizeof(module_image), &path, &log)) {
     free(log);
-    return SI_INVALID_IMAGE;
+    return CU_E_INVALID_IMAGE;
   }
   lib = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
   free(path);
   if (!lib && !standin_dry())
-    return standin_bad(SI_INVALID_IMAGE, "%s", dlerror());
+    return standin_bad(CU_E_INVALID_IMAGE, "%s", dlerror());
   *out = standin_object_new(SI_MODULE, sizeof **out, c);
   (*out)->lib = lib;
   (*out)->code = lib ? dlsym(lib, STANDIN_SYMBOL) : &module_dry;
-  return 0;
+  return module_fits((*out)->code);
 }
 
 STANDIN_API int cuModuleUnload(cu_module m) {

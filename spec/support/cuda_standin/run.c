@@ -334,14 +334,18 @@ static void run_blocks(void) {
 static void run_signal(int sig, siginfo_t *info, void *context) {
   (void)context;
   run.fault_at = info->si_addr;
-  run.fault_code = SI_ILLEGAL_ADDRESS;
-  run.why = sig == SIGFPE ? "a division of ints by zero" : "an illegal address";
+  run.fault_code = sig == SIGILL ? SI_MISALIGNED : SI_ILLEGAL_ADDRESS;
+  run.why = sig == SIGFPE   ? "a division of ints by zero"
+            : sig == SIGILL ? "a misaligned address"
+                            : "an illegal address";
   siglongjmp(run.fault, 1);
 }
 
-static const int run_signals[] = {SIGSEGV, SIGBUS, SIGFPE};
+/* SIGILL is what -fsanitize=alignment ends in. */
+static const int run_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+enum { RUN_SIGNALS = 4 };
 
-static void run_catch(struct sigaction old[3]) {
+static void run_catch(struct sigaction old[RUN_SIGNALS]) {
   static __thread char *stack; /* the fault may be a full stack */
   struct sigaction a = {0};
   int i;
@@ -354,7 +358,7 @@ static void run_catch(struct sigaction old[3]) {
   }
   a.sa_sigaction = run_signal;
   a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-  for (i = 0; i < 3; i++) sigaction(run_signals[i], &a, &old[i]);
+  for (i = 0; i < RUN_SIGNALS; i++) sigaction(run_signals[i], &a, &old[i]);
 }
 
 static int run_report(void) {
@@ -370,7 +374,7 @@ static int run_report(void) {
 
 int standin_run(const standin_launch *l) {
   const standin_entry *e = l->f->entry;
-  struct sigaction old[3];
+  struct sigaction old[RUN_SIGNALS];
   cu_ptr real[64];
   void *param[65];
   int i, rc = 0;
@@ -399,6 +403,6 @@ int standin_run(const standin_launch *l) {
     rc = run_report();
   else
     run_blocks();
-  for (i = 0; i < 3; i++) sigaction(run_signals[i], &old[i], NULL);
+  for (i = 0; i < RUN_SIGNALS; i++) sigaction(run_signals[i], &old[i], NULL);
   return rc;
 }

@@ -11,6 +11,7 @@
  *   STANDIN_DEVICES  architectures of the devices; default "75,90"
  *   STANDIN_MEMORY   bytes of each device; default 8 GiB
  *   STANDIN_VERSION  the driver's release; default 13000, which is 13.0
+ *   STANDIN_PEERS=0  no device reaches another one's memory
  *   STANDIN_FAIL     "cuMemAlloc:3": the third call fails, once
  *   STANDIN_CACHE    folder of compiled kernels
  *   STANDIN_SOURCES  folder that gets every source that is compiled
@@ -34,13 +35,15 @@ enum { /* results that the driver's users see, beside those of cuda_api.h */
   SI_INVALID_VALUE = 1,
   SI_NOT_INITIALIZED = 3,
   SI_INVALID_DEVICE = 101,
-  SI_INVALID_IMAGE = 200,
   SI_INVALID_CONTEXT = 201,
+  SI_NO_PEERS = 217,
   SI_INVALID_HANDLE = 400,
   SI_NOT_FOUND = 500,
   SI_NOT_READY = 600,
   SI_ILLEGAL_ADDRESS = 700,
   SI_LAUNCH_RESOURCES = 701,
+  SI_ALREADY_PEERS = 704,
+  SI_MISALIGNED = 716,
   SI_LAUNCH_FAILED = 719,
   SI_CAPTURE_UNSUPPORTED = 900,
   SI_CAPTURE_INVALIDATED = 901
@@ -99,12 +102,15 @@ int standin_live(struct cu_context *owner); /* objects and memory; lists them */
 struct cu_context {
   standin_object o;
   int device, refs;
+  unsigned peers; /* devices whose contexts have been made peers */
   int sticky; /* the error that every later call returns */
 };
 /* The current context; 0 or an error. */
 int standin_current(struct cu_context **out);
 int standin_arch(int device); /* 75: sm_75 */
 int standin_device_count(void);
+bool standin_peers(int device, int peer);
+int standin_version(void); /* of the driver: 13000 */
 
 /* -- memory.c -------------------------------------------------------------- */
 
@@ -117,7 +123,8 @@ typedef struct {
   char *page;    /* of the first page */
   size_t pages;  /* bytes of all */
   struct cu_context *owner;
-  bool going;    /* cuMemFreeAsync was called */
+  struct cu_pool *pool; /* or NULL */
+  bool going;           /* cuMemFreeAsync was called */
 } standin_block;
 /* The block in which p lies (or ends), or NULL. */
 standin_block *standin_block_of(cu_ptr p);
@@ -130,6 +137,8 @@ static inline void *standin_real(cu_ptr p) {
 int standin_memory_free(cu_ptr p);
 int standin_memory_live(struct cu_context *owner);
 bool standin_pinned(const void *p, size_t bytes);
+/* Whether a device can use the memory at p, which another one has. */
+bool standin_reaches(struct cu_context *c, cu_ptr p);
 
 /* -- stream.c: work that waits --------------------------------------------- */
 
@@ -170,6 +179,7 @@ struct cu_stream {
   standin_op *first, **last;
   uint64_t queued, done;
   struct cu_graph *capture;
+  int mode; /* of the capture */
   uint64_t capture_id;
   bool spoilt; /* the capture */
 };
@@ -181,6 +191,9 @@ standin_op *standin_op_copy(const standin_op *op);
 int standin_drain(struct cu_stream *s, uint64_t until);
 int standin_drain_all(struct cu_context *c);
 int standin_not_capturing(struct cu_stream *s, const char *what);
+/* 0 unless a stream is captured in a mode that forbids such a call, which then
+ * spoils the capture. */
+int standin_unsafe(const char *what);
 
 /* -- graph.c --------------------------------------------------------------- */
 struct cu_node {

@@ -175,6 +175,14 @@ int standin_not_capturing(struct cu_stream *s, const char *what) {
                      what);
 }
 
+int standin_unsafe(const char *what) {
+  int i;
+  for (i = 0; i < stream_count; i++)
+    if (stream_all[i]->capture && stream_all[i]->mode != CU_CAPTURE_RELAXED)
+      return standin_not_capturing(stream_all[i], what);
+  return 0;
+}
+
 enum { STREAM_LIMIT = 4096 }; /* operations that may wait */
 
 int standin_queue(struct cu_stream *s, standin_op *op) {
@@ -264,6 +272,9 @@ STANDIN_API int cuMemcpyPeerAsync(cu_ptr to, cu_context to_c, cu_ptr from,
   if (!rc) rc = standin_range(to_c, to, bytes, true, "the destination");
   if (!rc) rc = standin_range(from_c, from, bytes, true, "the source");
   if (rc) return rc;
+  /* A pool's memory is mapped where its access says so, and nowhere else. */
+  if (!standin_reaches(s->o.owner, from) || !standin_reaches(s->o.owner, to))
+    return SI_NO_PEERS;
   op = standin_op_new(SI_OP_COPY);
   op->to = to;
   op->from = from;
