@@ -70,6 +70,9 @@ describe("CUDA #cuda", function()
     it("a driver that does not start", function()
       says(notes, "cuda: the driver does not start: CUDA_ERROR_",
            "STANDIN_FAIL=cuInit:1")
+      -- As a toolkit's stub of the driver does.
+      says(notes, "cuda: the driver does not start: error 34",
+           "STANDIN_FAIL=cuInit:1:34")
     end)
     it("a compiler that knows no architecture of the device", function()
       says(notes, "cannot compile for stand-in sm_35 (compute capability 3.5)",
@@ -329,12 +332,38 @@ describe("CUDA #cuda", function()
     ]]
   end)
 
-  it("copies between devices by the host where they cannot", function()
-    works([[
+  describe("copies between devices", function()
+    local copies = [[
+      local ffi = require "ffi"
+      ffi.cdef "int standin_calls(const char *);"
+      local function reads()
+        return ffi.load(os.getenv "LIMN_CUDA_LIB").standin_calls(
+          "cuMemcpyDtoHAsync")
+      end
       local a = limn.randn(70, 90)
-      same(a:to "cuda:0":t():to "cuda:1", a:t())
-      same(a:to "cuda:0":to "cuda:1", a)
-    ]], "STANDIN_FAIL=cuMemcpyPeerAsync:1")
+      local b = a:to "cuda:0"
+      local n = reads()
+      local c, d = b:to "cuda:1", b:t():to "cuda:1"
+      local host = reads() > n
+      same(c, a)
+      same(d, a:t())
+      same(c:to "cuda:0", a)
+      print(host and "by the host" or "directly")
+    ]]
+    it("directly, from a pool that they may read or from plain memory",
+       function()
+      says(copies, "directly")
+      says(copies, "directly", "STANDIN_FAIL=cuMemPoolCreate:1")
+    end)
+    for what, env in pairs {
+      ["the copy fails"] = "STANDIN_FAIL=cuMemcpyPeerAsync:1",
+      ["access is refused"] = "STANDIN_FAIL=cuMemPoolSetAccess:1",
+      ["they do not reach each other"] = "STANDIN_PEERS=0",
+    } do
+      it("by the host where " .. what, function()
+        says(copies, "by the host", env)
+      end)
+    end
   end)
 
   it("gives its contexts back, and opens them again", function()
@@ -384,6 +413,31 @@ describe("CUDA #cuda", function()
     local _, before = opening:gsub("\n", "")
     assert(text:find((":%d: cuda:0: CUDA: a kernel did not compile"):format(
       before + 2)), text)
+  end)
+
+  it("says that a fault may be an earlier step's", function()
+    says([[
+      local x = limn.randn(4):to "cuda:0"
+      print(select(2, pcall(function() return x:tanh() end)))
+    ]], "this may come from any step since the last wait",
+         "STANDIN_FAIL=cuLaunchKernel:1:700")
+  end)
+
+  it("says that NVRTC may be newer than the driver", function()
+    says("right()", "NVRTC 13.0 may be newer than the driver",
+         "STANDIN_DEVICES=86 STANDIN_VERSION=12080")
+    works("right()", "STANDIN_DEVICES=86") -- by PTX of an older architecture
+  end)
+
+  it("makes products itself where cuBLAS cannot have its workspace", function()
+    says([[
+      local a = limn.randn(200, 200)
+      close(a:to "cuda:0":matmul(a:to "cuda:0"), a:matmul(a))
+      local ffi = require "ffi"
+      ffi.cdef "int standin_calls(const char *);"
+      local lib = ffi.load(os.getenv "LIMN_CUDA_LIB")
+      print("products", lib.standin_calls "cublasGemmEx")
+    ]], "products\t0", "STANDIN_MEMORY=6000000")
   end)
 
   it("rounds to TensorFloat-32 only when asked, in its own plan", function()

@@ -19,6 +19,15 @@ int cuStreamDestroy_v2(void *);
 int cuMemAlloc_v2(uint64_t *, size_t);
 int cuMemFree_v2(uint64_t);
 int cuMemFreeAsync(uint64_t, void *);
+int cuMemFreeHost(void *);
+int cuMemPoolCreate(void **, const void *);
+int cuMemPoolSetAccess(void *, const void *, size_t);
+int cuMemAllocFromPoolAsync(uint64_t *, size_t, void *, void *);
+int cuMemcpyPeerAsync(uint64_t, void *, uint64_t, void *, size_t, void *);
+int cuEventCreate(void **, unsigned);
+int cuEventRecord(void *, void *);
+int cuEventDestroy_v2(void *);
+int cuStreamWaitEvent(void *, void *, unsigned);
 int cuMemAllocHost_v2(void **, size_t);
 int cuMemcpyHtoDAsync_v2(uint64_t, const void *, size_t, void *);
 int cuMemcpyDtoHAsync_v2(void *, uint64_t, size_t, void *);
@@ -29,7 +38,12 @@ int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned,
                    unsigned, unsigned, void *, void **, void **);
 int cuStreamBeginCapture_v2(void *, int);
 int cuStreamEndCapture(void *, void **);
+int cuStreamGetCaptureInfo_v2(void *, int *, uint64_t *, void **, void ***,
+                              size_t *);
 int cuGraphInstantiateWithFlags(void **, void *, unsigned long long);
+typedef struct { void *f; unsigned grid[3], block[3], shared;
+                 void **params, **extra; } node_params;
+int cuGraphExecKernelNodeSetParams(void *, void *, const node_params *);
 int cuGraphLaunch(void *, void *);
 int cuGraphExecDestroy(void *);
 int cuGraphDestroy(void *);
@@ -40,6 +54,14 @@ int nvrtcDestroyProgram(void **);
 int nvrtcGetProgramLog(void *, char *);
 int nvrtcGetCUBINSize(void *, size_t *);
 int nvrtcGetCUBIN(void *, char *);
+int nvrtcGetPTXSize(void *, size_t *);
+int nvrtcGetPTX(void *, char *);
+int cublasCreate_v2(void **);
+int cublasSetStream_v2(void *, void *);
+int cublasSetWorkspace_v2(void *, uint64_t, size_t);
+int cublasGemmEx(void *, int, int, int, int, int, const float *, uint64_t, int,
+                 int, uint64_t, int, int, const float *, uint64_t, int, int,
+                 int, int);
 ]=]
 local cu = ffi.load(os.getenv "STANDIN")
 local function ok(rc) if rc ~= 0 then error("error " .. rc, 2) end end
@@ -69,9 +91,10 @@ local function image(source, arch)
     error(ffi.string(log))
   end
   local n = ffi.new "size_t[1]"
-  ok(cu.nvrtcGetCUBINSize(p, n))
+  local form = (arch or ""):find "compute" and "PTX" or "CUBIN"
+  ok(cu["nvrtcGet" .. form .. "Size"](p, n))
   local data = ffi.new("char[?]", n[0])
-  ok(cu.nvrtcGetCUBIN(p, data))
+  ok(cu["nvrtcGet" .. form](p, data))
   return data
 end
 local function kernel(source)
@@ -85,6 +108,23 @@ local function launch(f, groups, threads, ...)
   local param = ffi.new("void *[?]", n + 1)
   for i = 0, n - 1 do param[i] = value + i end
   return cu.cuLaunchKernel(f, groups, 1, 1, threads, 1, 1, 0, s, param, nil)
+end
+-- Another device's context, made current.
+local function second()
+  local other = get(cu.cuDevicePrimaryCtxRetain, 1)
+  ok(cu.cuCtxPushCurrent_v2(other))
+  return other
+end
+-- A product of 8 x 8 matrices of a type.
+local blas
+local function product(a, b, out, type)
+  if not blas then
+    blas = get(cu.cublasCreate_v2)
+    ok(cu.cublasSetStream_v2(blas, s))
+  end
+  local one, zero = ffi.new("float[1]", 1), ffi.new "float[1]"
+  return cu.cublasGemmEx(blas, 0, 0, 8, 8, 8, one, a, type or 0, 8, b,
+                         type or 0, 8, zero, out, type or 0, 8, 68, -1)
 end
 local function floats(p, n)
   local out = ffi.new("float[?]", n)
@@ -293,15 +333,205 @@ describe("the stand-in for CUDA #standin", function()
       ]]
     caught(store .. "launch(f, 1, 2048, alloc(8))", "a block of 2048 x 1 x 1")
     caught(store .. "launch(f, 0, 1, alloc(8))", "a grid of 0 x 1 x 1")
+    caught(store .. "launch(f, 2 ^ 31, 1, alloc(8))",
+           "a grid of 2147483648 x 1 x 1")
+    for _, grid in ipairs {"1, 65536, 1", "1, 1, 65536"} do
+      caught(store .. "local p = ffi.new('uint64_t[1]', alloc(8))"
+             .. "local list = ffi.new('void *[2]') list[0] = p "
+             .. "cu.cuLaunchKernel(f, " .. grid
+             .. ", 1, 1, 1, 0, s, list, nil)", "a grid of 1 x ")
+    end
     caught(store .. "launch(f, 1, 1)", "parameter 1 of 1 is missing")
     caught(store .. "launch(f, 1, 1, 12345)", "is no device address")
     caught(store .. "launch(f, 1, 1, alloc(8), 0)", "more than 1 parameters")
   end)
 
   it("catches what is left when the last user of a context goes", function()
+    for make, words in pairs {
+      ["alloc(8)"] = "memory of 8 bytes was not freed",
+      [""] = "the stream was not destroyed",
+      ["get(cu.cuEventCreate, 2)"] = "the event was not destroyed",
+      ["kernel 'extern \"C\" __global__ void k() {}'"] =
+        "the module was not destroyed",
+    } do
+      caught(make .. [[
+        cu.cuCtxPopCurrent_v2(nil)
+        cu.cuDevicePrimaryCtxRelease_v2(0)]], words)
+    end
+    caught("cu.cuDevicePrimaryCtxRelease_v2(0)", "is still current")
+  end)
+
+  it("catches more parameters and shared memory than there may be", function()
+    local body = "kernel [=[ struct much { char c[%d]; }; "
+      .. "extern \"C\" __global__ void k(much m, char *out) {"
+      .. "__shared__ char t[%d]; t[threadIdx.x] = m.c[0]; __syncthreads();"
+      .. "out[0] = t[m.c[1]]; }]=]"
+    right(body:format(4088, 48 * 1024) .. " print 'fits'", "fits")
+    caught(body:format(4096, 1), "4104 bytes of parameters")
+    caught(body:format(8, 48 * 1024 + 4), "bytes of shared memory")
+  end)
+
+  it("catches vectors at addresses that are no multiple of their size",
+     function()
+    local body = [[
+      local f = kernel [=[
+        extern "C" __global__ void k(float4 *p) {
+          float4 v = p[0]; v.x = 1; p[1] = v;
+        }]=]
+      ok(launch(f, 1, 1, alloc(64) + %d))
+      print(cu.cuStreamSynchronize(s))]]
+    right(body:format(16), "0")
+    caught(body:format(4), "a misaligned address")
+  end)
+
+  it("catches an event of another context, and one that is gone", function()
     caught([[
-      alloc(8)
-      cu.cuCtxPopCurrent_v2(nil)
-      cu.cuDevicePrimaryCtxRelease_v2(0)]], "memory of 8 bytes was not freed")
+      second()
+      cu.cuEventRecord(get(cu.cuEventCreate, 2), s)]],
+      "the stream is of another context")
+    caught([[
+      local e = get(cu.cuEventCreate, 2)
+      ok(cu.cuEventDestroy_v2(e))
+      cu.cuStreamWaitEvent(s, e, 0)]], "no event that lives")
+  end)
+
+  -- A stream's event may be waited for by another device's stream.
+  it("lets work wait for another device's", function()
+    right([[
+      local p, host = alloc(4), ffi.new("float[1]", 7)
+      local e = get(cu.cuEventCreate, 2)
+      ok(cu.cuMemcpyHtoDAsync_v2(p, host, 4, s))
+      ok(cu.cuEventRecord(e, s))
+      local other = second()
+      local t, q = get(cu.cuStreamCreate, 1), alloc(4)
+      ok(cu.cuStreamWaitEvent(t, e, 0))
+      ok(cu.cuMemcpyPeerAsync(q, other, p, c, 4, t))
+      s = t
+      print(floats(q, 1))]], "7")
+  end)
+
+  it("spoils a capture by what none may have", function()
+    local calls = {
+      ["cu.cuMemAlloc_v2(ffi.new 'uint64_t[1]', 8)"] = "an allocation",
+      ["cu.cuMemFree_v2(p)"] = "a free",
+      ["cu.cuMemAllocHost_v2(ffi.new 'void *[1]', 8)"] =
+        "an allocation of pinned memory",
+      ["cu.cuModuleLoadData(ffi.new 'void *[1]', data)"] = "loading a module",
+      ["cu.cuStreamSynchronize(s)"] = "a wait",
+      ["cu.cuMemFreeAsync(p, s)"] = "a free",
+    }
+    local body = [[
+      local p = alloc(8)
+      local data = image('extern "C" __global__ void k() {}')
+      ok(cu.cuStreamBeginCapture_v2(s, %d))
+      local rc = %s
+      print("then", rc, cu.cuStreamEndCapture(s, ffi.new "void *[1]"))]]
+    for call, what in pairs(calls) do
+      caught(body:format(0, call), what .. " while the stream is captured")
+      local text = run(body:format(1, call))
+      assert(text:find "then\t900\t901", text)
+    end
+    -- The relaxed mode allows what does not wait for the stream.
+    right(body:format(2, "cu.cuMemAlloc_v2(ffi.new 'uint64_t[1]', 8)"),
+          "then\t0\t0")
+    caught(body:format(2, "cu.cuStreamSynchronize(s)"), "a wait while")
+  end)
+
+  it("makes several nodes of a product in a graph, which take no parameters",
+     function()
+    right([[
+      local p, q = alloc(256), alloc(256)
+      local space = alloc(1024)
+      assert(product(p, p, q) == 0)
+      ok(cu.cublasSetWorkspace_v2(blas, space, 1024))
+      for _ = 1, 3 do
+        ok(cu.cuStreamBeginCapture_v2(s, 2))
+        ok(product(p, p, q))
+        local g = get(function(o) return cu.cuStreamEndCapture(s, o) end)
+        local x = get(cu.cuGraphInstantiateWithFlags, g, 0)
+        ok(cu.cuGraphLaunch(x, s))
+        ok(cu.cuStreamSynchronize(s))
+      end
+      ffi.cdef "int standin_graph_nodes(void);"
+      print("nodes", cu.standin_graph_nodes())]], "nodes\t6")
+    caught([[
+      local p, q = alloc(256), alloc(256)
+      local f = kernel 'extern "C" __global__ void k(int *p) { *p = 1; }'
+      assert(product(p, p, q) == 0)
+      ok(cu.cublasSetWorkspace_v2(blas, alloc(1024), 1024))
+      ok(cu.cuStreamBeginCapture_v2(s, 2))
+      ok(product(p, p, q))
+      local status, n = ffi.new "int[1]", ffi.new "size_t[1]"
+      local nodes = ffi.new "void **[1]"
+      ok(cu.cuStreamGetCaptureInfo_v2(s, status, nil, nil, nodes, n))
+      local node = nodes[0][0]
+      local g = get(function(o) return cu.cuStreamEndCapture(s, o) end)
+      local x = get(cu.cuGraphInstantiateWithFlags, g, 0)
+      cu.cuGraphExecKernelNodeSetParams(x, node, ffi.new("node_params", {f}))
+      ]], "no kernel's node of this graph")
+  end)
+
+  it("catches new parameters for a node of another graph", function()
+    caught([[
+      local p = alloc(8)
+      local f = kernel 'extern "C" __global__ void k(int *p) { *p = 1; }'
+      local node, x
+      for i = 1, 2 do
+        ok(cu.cuStreamBeginCapture_v2(s, 2))
+        for _ = 1, i do ok(launch(f, 1, 1, p)) end
+        local n, nodes = ffi.new "size_t[1]", ffi.new "void **[1]"
+        ok(cu.cuStreamGetCaptureInfo_v2(s, ffi.new "int[1]", nil, nil, nodes,
+                                        n))
+        node = node or nodes[0][0]
+        local g = get(function(o) return cu.cuStreamEndCapture(s, o) end)
+        x = get(cu.cuGraphInstantiateWithFlags, g, 0)
+      end
+      cu.cuGraphExecKernelNodeSetParams(x, node, ffi.new("node_params", {f}))
+      ]], "no kernel's node of this graph")
+  end)
+
+  it("catches a product that is captured without a workspace", function()
+    caught([[
+      local p, q = alloc(256), alloc(256)
+      ok(product(p, p, q))
+      ok(cu.cuStreamBeginCapture_v2(s, 2))
+      product(p, p, q)]], "a product is captured without workspace")
+    caught([[
+      local p, q = alloc(256), alloc(256)
+      ok(product(p, p, q))
+      ok(cu.cublasSetWorkspace_v2(blas, alloc(1024), 1024))
+      ok(cu.cublasSetStream_v2(blas, s)) -- forgets it
+      ok(cu.cuStreamBeginCapture_v2(s, 2))
+      product(p, p, q)]], "a product is captured without workspace")
+  end)
+
+  it("catches a type that the device's products do not have", function()
+    caught([[
+      local p, q = alloc(128), alloc(128)
+      product(p, p, q, 14)]], "bfloat16 before sm_80")
+  end)
+
+  it("keeps a pool's memory from other devices until it is told", function()
+    right([[
+      local props = ffi.new "int[24]"
+      props[0], props[2] = 1, 1
+      local pool = get(cu.cuMemPoolCreate, props)
+      local p = ffi.new "uint64_t[1]"
+      ok(cu.cuMemAllocFromPoolAsync(p, 8, pool, s))
+      ok(cu.cuStreamSynchronize(s))
+      local other = second()
+      local t, q = get(cu.cuStreamCreate, 1), alloc(8)
+      local a = cu.cuMemcpyPeerAsync(q, other, p[0], c, 8, t)
+      ok(cu.cuMemPoolSetAccess(pool, ffi.new("int[3]", 1, 1, 3), 1))
+      print(a, cu.cuMemcpyPeerAsync(q, other, p[0], c, 8, t))]], "217\t0")
+  end)
+
+  it("refuses PTX for newer devices and newer drivers", function()
+    local source = [[
+      print(cu.cuModuleLoadData(ffi.new "void *[1]", image(
+        'extern "C" __global__ void k() {}', "compute_%d")))]]
+    right(source:format(75), "0\n")
+    right(source:format(80), "209")
+    right(source:format(75), "222", "STANDIN_VERSION=12080")
   end)
 end)

@@ -132,6 +132,11 @@ STANDIN_API int cuGraphExecKernelNodeSetParams(cu_exec x, cu_node node,
   return 0;
 }
 
+static int graph_nodes;
+
+/* Nodes of the graphs that were launched so far. */
+STANDIN_API int standin_graph_nodes(void) { return graph_nodes; }
+
 /* What is launched is a copy: later changes to the graph come too late. */
 STANDIN_API int cuGraphLaunch(cu_exec x, cu_stream s) {
   const standin_op *from;
@@ -140,6 +145,7 @@ STANDIN_API int cuGraphLaunch(cu_exec x, cu_stream s) {
   CHECK(x, SI_EXEC);
   CHECK(s, SI_STREAM);
   rc = standin_not_capturing(s, "a graph");
+  graph_nodes += x->count;
   for (from = x->first; from && !rc; from = from->next) {
     if (from->kind == SI_OP_KERNEL)
       rc = standin_launch_check(s->o.owner, &from->launch, true);

@@ -63,11 +63,12 @@ STANDIN_API int standin_reports(void) { return standin_wrong; }
 
 static void standin_read_failure(void) {
   const char *s = getenv("STANDIN_FAIL"), *colon = s ? strchr(s, ':') : NULL;
+  const char *code = colon ? strchr(colon + 1, ':') : NULL;
   char name[64];
   standin_failure.set = true;
   if (!colon) return;
   snprintf(name, sizeof name, "%.*s", (int)(colon - s), s);
-  standin_fail(name, atoi(colon + 1), 0);
+  standin_fail(name, atoi(colon + 1), code ? atoi(code + 1) : 0);
 }
 
 static int standin_default_code(const char *name) {
@@ -180,7 +181,7 @@ int standin_live(struct cu_context *owner) {
     if (o->live && o->owner == owner && o->kind != SI_NODE &&
         o->kind != SI_FUNCTION) {
       n++;
-      standin_bad(0, "a %s was not destroyed", standin_kind(o->kind));
+      standin_bad(0, "the %s was not destroyed", standin_kind(o->kind));
     }
   return n + standin_memory_live(owner);
 }
