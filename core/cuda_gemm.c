@@ -66,8 +66,8 @@ static int gemm_open_handle(cuda_dev *d) {
   return code;
 }
 
-/* Sizes that NVIDIA recommends. Without one cuBLAS takes memory of its own, also
- * while a graph is captured. */
+/* Sizes that NVIDIA recommends. Without one cuBLAS takes memory of its own,
+ * also while a graph is captured. */
 static bool gemm_open_workspace(cuda_dev *d) {
   size_t size = (size_t)(d->arch >= 90 ? 32 : 8) << 20;
   if (d->workspace) return true;
