@@ -97,6 +97,7 @@ describe("CUDA #cuda", function()
       end
       for version, want in pairs {["13010"] = "13", ["12080"] = "12"} do
         says([[
+          limn.devices()
           for line in io.lines "/proc/self/maps" do
             local release = line:match "libnvrtc.so.(%d+)"
             if release then print("release " .. release) break end
