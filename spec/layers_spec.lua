@@ -96,6 +96,30 @@ describe("Attention", function()
     U.close(m(q[1], k[1], v[1]), y[1], 1e-5)
   end)
 
+  it("MultiheadAttention projects one tensor in one product", function()
+    limn.manual_seed(5)
+    local m = nn.MultiheadAttention(6, 3, {batch_first = true})
+    m.in_proj_bias:assign(limn.randn(18))
+    local x = limn.randn(2, 4, 6)
+    local function itself(a) return (m(a, a, a)) end
+    everywhere(itself, {x}, by_head(m, x, x, x))
+    U.close(m(x[1], x[1], x[1]), m(x, x, x)[1], 1e-5)
+    local function count(f)
+      local _, n = tostring(limn.trace(f, x)):gsub("= matmul%(", "")
+      return n
+    end
+    assert.are.equal(2, count(function(a) return (m(a, a + 0, a)) end)
+                     - count(itself))
+    -- The parts' gradients, against those of three products.
+    local function grads(f)
+      return limn.grad(function(net, a) return (f(net, a) ^ 2):sum() end)(m, x)
+    end
+    local one = grads(function(net, a) return (net(a, a, a)) end)
+    local three = grads(function(net, a) return (net(a, a + 0, a)) end)
+    U.close(one.in_proj_weight, three.in_proj_weight, 1e-4)
+    U.close(one.in_proj_bias, three.in_proj_bias, 1e-4)
+  end)
+
   it("MultiheadAttention leaves out what its masks name", function()
     local m = nn.MultiheadAttention(4, 2, {batch_first = true})
     local x = limn.randn(2, 3, 4)

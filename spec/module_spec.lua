@@ -120,6 +120,16 @@ describe("Dropout", function()
       assert.is_true((g(x) - x):abs():max():item() > 0)
     end)
   end
+  it("draws nothing where nothing is to be dropped", function()
+    for _, layer in ipairs {nn.Dropout(0), nn.Dropout2d(0)} do
+      local g = limn.trace(layer, limn.ones(2, 3, 4, 5))
+      assert.is_nil(tostring(g):find "rand")
+      local x = limn.randn(2, 3, 4, 5)
+      assert.equal(0, (g(x) - x):abs():max():item())
+      assert.equal(0, (layer(x) - x):abs():max():item())
+    end
+    assert.equal(1, nn.dropout(limn.ones(2), 0):min():item())
+  end)
   it("drops the same values eagerly and traced", function()
     local net = nn.Dropout(0.5)
     local g = limn.trace(net, limn.ones(3))

@@ -118,20 +118,35 @@ function MHA:init(width, heads, options)
   end
 end
 
--- Rows first..last of the joined projection.
+-- The joined projection, or the rows of it that query, key or value take.
 local function project(self, x, part)
   local e = self.embed_dim
-  local rows = {{(part - 1) * e + 1, part * e}}
   local weight = check.near(self.in_proj_weight, x)
   local bias = self.in_proj_bias and check.near(self.in_proj_bias, x)
-  local y = linear.linear(x, weight[rows], bias and bias[rows])
+  if part then
+    local rows = {{(part - 1) * e + 1, part * e}}
+    weight, bias = weight[rows], bias and bias[rows]
+  end
+  local y = linear.linear(x, weight, bias)
   return y
 end
 
--- [rows, positions, heads * n] as [rows, heads, positions, n]
-local function split_heads(x, heads, n)
-  local y = x:reshape {x:size(1), x:size(2), heads, n}:transpose(2, 3)
-  return y
+-- Query, key and value, given as [rows, positions, width], as the heads see
+-- them: [rows, heads, positions, n]. Of one tensor they are one product.
+local function projections(self, list, same)
+  local heads, parts = self.num_heads, {}
+  local n = self.embed_dim / heads
+  local function split(x, ...)
+    local y = x:reshape {x:size(1), x:size(2), ...}
+    return y
+  end
+  local joined = same and split(project(self, list[1]), 3, heads, n)
+  for i = 1, 3 do
+    local x = joined and joined[{{}, {}, i}]
+      or split(project(self, list[i], i), heads, n)
+    parts[i] = x:transpose(2, 3)
+  end
+  return parts
 end
 
 -- The masks, in the rank of the scores [rows, heads, queries, keys]. As
@@ -191,6 +206,7 @@ function MHA:forward(query, key, value, options)
     check.fits(self, x, 2, 3, -1, e, ("[%s, %d] as the %s"):format(
       first and "rows, positions" or "positions, rows", e, names[i]))
   end
+  local same = rawequal(query, key) and rawequal(key, value)
   local list = {query, key, self:agree(query, key, value)}
   local single = false
   for i, x in ipairs(list) do
@@ -198,9 +214,9 @@ function MHA:forward(query, key, value, options)
     if single then x = x:unsqueeze(1) elseif not first then
       x = x:transpose(1, 2)
     end
-    list[i] = split_heads(project(self, x, i), self.num_heads,
-                          e / self.num_heads)
+    list[i] = x
   end
+  list = projections(self, list, same)
   local y, w = attend(list[1], list[2], list[3],
                       {out = masks(self, o), causal = o.is_causal},
                       self.dropout)

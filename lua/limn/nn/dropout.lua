@@ -18,6 +18,7 @@ local function probability(p)
 end
 
 local function drop(x, p)
+  if p == 0 then return x end
   local keep = limn.rand_like(x):ge(p)
   -- At p = 1 nothing is kept; 1 / 0 would make the gradient 0 * inf.
   local y = limn.where(keep, x * (p < 1 and 1 / (1 - p) or 0), 0)
@@ -61,6 +62,7 @@ M.Dropout = Dropout
 
 -- As drop, with one draw for all positions of a channel [rows, channels, ...].
 local function drop_channels(x, p)
+  if p == 0 then return x end
   local size = {x:size(1), x:size(2)}
   for i = 3, x:dim() do size[i] = 1 end
   local keep = limn.rand(size, {dtype = "float32", device = x.device}):ge(p)
