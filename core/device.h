@@ -104,7 +104,7 @@ enum {
                         conv_transpose: y, w -> x. conv_weights: x, y -> w.
                         All dense and of one dtype; `conv`. No side is of size
                         0 but rows and, of inputs, channels and sizes: then all
-                        elements are 0 */
+                        elements are 0. An epilogue as MATMUL's, but no bias */
   LIMN_STEP_LINALG,  /* CPU only. in[0] [count, m, n] -> out[0] [count, any,
                         any], all dense; solve, solve_triangular: in[1]
                         [count, n, any]; upper in flag */
@@ -257,6 +257,12 @@ int limn_fault_fail(limn_context *c, const limn_fault *f);
 /* Whether the host does a step, and no device. */
 static inline bool limn_step_host(const limn_step *s) {
   return s->kind >= LIMN_STEP_PRINT;
+}
+
+/* Whether the step has input i: products leave out their bias. */
+static inline bool limn_step_reads(const limn_step *s, int i) {
+  bool product = s->kind == LIMN_STEP_MATMUL || s->kind == LIMN_STEP_CONV;
+  return !(product && i == 2 && !s->bias);
 }
 
 /* A step that would copy a cell to itself, as it is written in place. */

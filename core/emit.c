@@ -363,7 +363,7 @@ static int emit_node(emitter *e, limn_ref r) {
   int32_t gi = e->f->group[r - 1];
   if (gi >= 0)
     return e->f->groups[gi].root == r ? emit_group(e, gi) : 0;
-  if (e->f->again[r - 1]) return 0;
+  if (e->f->again[r - 1] || e->deferred[r - 1]) return 0;
   switch (n->op) {
     case OP_input: return emit_source(e, r, LIMN_SLOT_INPUT);
     case OP_cell: return emit_source(e, r, LIMN_SLOT_CELL);
@@ -371,7 +371,7 @@ static int emit_node(emitter *e, limn_ref r) {
     case OP_full: case OP_full_like: return emit_full(e, r);
     case OP_cond: case OP_while: case OP_scan: return emit_region(e, r);
     case OP_pick: return 0; /* known with the node that it is of */
-    case OP_matmul: return e->deferred[r - 1] ? 0 : emit_matmul(e, r, -1);
+    case OP_matmul: return emit_matmul(e, r, -1);
     default:
       return row->row == LIMN_ROW_V ? emit_view(e, r) : emit_special(e, r);
   }
@@ -483,7 +483,8 @@ static void emit_index(emitter *e) {
     e->head[gi] = r;
   }
   for (uint32_t i = 0; i < e->f->ngroup; i++)
-    if (e->f->groups[i].matmul) e->deferred[e->f->groups[i].matmul - 1] = 1;
+    if (e->f->groups[i].product)
+      e->deferred[e->f->groups[i].product - 1] = 1;
 }
 
 int limn_emit(limn_plan *p, limn_infer *I, limn_fused *f, limn_arena *tmp) {

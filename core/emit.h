@@ -93,6 +93,11 @@ int emit_result(emitter *e, uint32_t k, limn_operand *out);
 /* emit_group.c */
 int emit_group(emitter *e, int32_t gi);
 int emit_matmul(emitter *e, limn_ref r, int32_t gi); /* gi -1: no epilogue */
+/* A step with what follows the product r of x and y, whose result is seen as of
+ * shape s (`flat`: with its batch dims as rows). *st NULL: nothing to do. */
+int emit_product(emitter *e, limn_ref r, int32_t gi, int kind,
+                 const limn_operand *x, const limn_operand *y,
+                 const limn_shape *s, bool flat, limn_step **st);
 
 /* emit_region.c: control flow, with the picks of its results */
 int emit_region(emitter *e, limn_ref r);
@@ -107,8 +112,8 @@ int emit_norm(emitter *e, limn_ref r, const limn_type *a);
 int emit_norm_sums(emitter *e, limn_ref r, const limn_type *a);
 int emit_batch(emitter *e, limn_ref r);
 
-/* emit_window.c: others, with their resolved arguments */
+/* emit_window.c: others */
 int emit_pool(emitter *e, limn_ref r, const limn_type *a);
-int emit_conv(emitter *e, limn_ref r, const limn_type *a);
+int emit_conv(emitter *e, limn_ref r, int32_t gi); /* as emit_matmul */
 
 #endif

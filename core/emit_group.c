@@ -420,7 +420,9 @@ static int emit_reduction(emitter *e, int32_t gi) {
 int emit_group(emitter *e, int32_t gi) {
   limn_fuse_group *G = &e->f->groups[gi];
   if (G->reduce) return emit_reduction(e, gi);
-  if (G->matmul) return emit_matmul(e, G->matmul, gi);
+  if (G->product && limn_graph_node(e->g, G->product)->op == OP_matmul)
+    return emit_matmul(e, G->product, gi);
+  if (G->product) return emit_conv(e, G->product, gi);
   return emit_plain_group(e, gi);
 }
 
@@ -538,8 +540,9 @@ static int matmul_users(emitter *e, int32_t gi, limn_ref m, limn_ref *user) {
   return n;
 }
 
-static int matmul_epilogue(coder *k, emitter *e, limn_ref m, int32_t gi,
-                           bool flat, const limn_shape *s) {
+/* A bias is looked for in products of matrices, where it comes as a vector. */
+static int product_epilogue(coder *k, emitter *e, limn_ref m, int32_t gi,
+                            bool flat, const limn_shape *s) {
   limn_instr load = {LIMN_I_LOAD, emit_type(e, m)->dtype,
                      emit_type(e, m)->dtype, 0, 0, 0, 0};
   limn_ref user = 0;
@@ -551,17 +554,43 @@ static int matmul_epilogue(coder *k, emitter *e, limn_ref m, int32_t gi,
   LIMN_TRY(code_push(k, load, &at));
   e->instr[m - 1] = at;
   e->instr_stamp[m - 1] = e->stamp;
-  if (matmul_users(e, gi, m, &user) == 1) LIMN_TRY(matmul_bias(k, m, user));
+  if (limn_graph_node(e->g, m)->op == OP_matmul &&
+      matmul_users(e, gi, m, &user) == 1)
+    LIMN_TRY(matmul_bias(k, m, user));
   return code_members(k, 0);
+}
+
+int emit_product(emitter *e, limn_ref r, int32_t gi, int kind,
+                 const limn_operand *x, const limn_operand *y,
+                 const limn_shape *s, bool flat, limn_step **st) {
+  limn_ref root = gi < 0 ? r : e->f->groups[gi].root;
+  limn_operand out;
+  coder k = {0};
+  *st = NULL;
+  if (gi >= 0) LIMN_TRY(product_epilogue(&k, e, r, gi, flat, s));
+  LIMN_TRY(emit_dest(e, root, &out));
+  limn_view_dense(&out.v, s->ndim, s->d);
+  if (limn_numel(s->ndim, s->d) == 0) return 0;
+  LIMN_TRY(emit_step(e, kind, limn_graph_node(e->g, r)->op,
+                     gi < 0 ? 2 : LIMN_MAX(k.nin, 3), 1, root, st));
+  emit_set(e, *st, false, 0, x);
+  emit_set(e, *st, false, 1, y);
+  (*st)->bias = k.bias != 0;
+  for (int i = k.bias ? 2 : 3; i < k.nin; i++)
+    emit_set(e, *st, false, i, &k.in[i]);
+  emit_set(e, *st, true, 0, &out);
+  if (gi < 0 || k.n == 1) return 0; /* nothing after the product (and bias) */
+  if (e->instr[root - 1] == 0) return 0;
+  k.nout = 0;
+  LIMN_TRY(code_store(&k, e->instr[root - 1], &out));
+  return code_finish(&k, *st);
 }
 
 int emit_matmul(emitter *e, limn_ref r, int32_t gi) {
   const limn_type *t = emit_type(e, r);
-  limn_operand x, y, out;
+  limn_operand x, y;
   limn_shape s = t->shape;
-  limn_ref root = gi < 0 ? r : e->f->groups[gi].root;
   limn_step *st;
-  coder k = {0};
   bool flat;
   int nbatch;
   LIMN_TRY(matmul_operand(e, r, 0, t->dtype, true, &x));
@@ -575,21 +604,5 @@ int emit_matmul(emitter *e, limn_ref r, int32_t gi) {
   if (flat) nbatch = 0;
   matmul_batch(&x.v, &s, nbatch);
   matmul_batch(&y.v, &s, nbatch);
-  if (gi >= 0) LIMN_TRY(matmul_epilogue(&k, e, r, gi, flat, &s));
-  LIMN_TRY(emit_dest(e, root, &out));
-  limn_view_dense(&out.v, s.ndim, s.d);
-  if (limn_numel(s.ndim, s.d) == 0) return 0;
-  LIMN_TRY(emit_step(e, LIMN_STEP_MATMUL, OP_matmul,
-                     gi < 0 ? 2 : LIMN_MAX(k.nin, 3), 1, root, &st));
-  emit_set(e, st, false, 0, &x);
-  emit_set(e, st, false, 1, &y);
-  st->bias = k.bias != 0;
-  for (int i = k.bias ? 2 : 3; i < k.nin; i++)
-    emit_set(e, st, false, i, &k.in[i]);
-  emit_set(e, st, true, 0, &out);
-  if (gi < 0 || k.n == 1) return 0; /* nothing after the product (and bias) */
-  if (e->instr[root - 1] == 0) return 0;
-  k.nout = 0;
-  LIMN_TRY(code_store(&k, e->instr[root - 1], &out));
-  return code_finish(&k, st);
+  return emit_product(e, r, gi, LIMN_STEP_MATMUL, &x, &y, &s, flat, &st);
 }

@@ -440,7 +440,7 @@ int emit_special(emitter *e, limn_ref r) {
     case OP_scatter:
     case OP_scatter_add: return ops_add(e, r, a, LIMN_STEP_SCATTER_ADD);
     case OP_conv: case OP_conv_transpose: case OP_conv_weights:
-      return emit_conv(e, r, a);
+      return emit_conv(e, r, -1);
     case OP_pad: return ops_pad(e, r, a);
     case OP_update: return ops_update(e, r);
     default:

@@ -30,7 +30,7 @@ static void place_part(emitter *e, limn_arg x, limn_ref home,
   limn_ref r = emit_is_tensor(e, x) ? emit_canon(e, x) : 0;
   const limn_type *t = r ? emit_type(e, r) : NULL;
   int32_t gi = r ? e->f->group[r - 1] : -1;
-  if (gi < 0 || e->f->groups[gi].matmul || e->f->groups[gi].reduce) return;
+  if (gi < 0 || e->f->groups[gi].product || e->f->groups[gi].reduce) return;
   if (!e->f->stored[r - 1] || place_leaves(e, r) || e->place[r - 1].home)
     return;
   if (t->dtype != emit_type(e, home)->dtype || t->shape.ndim != v->ndim ||

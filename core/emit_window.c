@@ -44,23 +44,23 @@ int emit_pool(emitter *e, limn_ref r, const limn_type *a) {
   return 0;
 }
 
-/* Operands as emit_special finds them, in the order of the row. */
-int emit_conv(emitter *e, limn_ref r, const limn_type *a) {
+/* Operands in the order of the row. */
+int emit_conv(emitter *e, limn_ref r, int32_t gi) {
   const limn_node *n = limn_graph_node(e->g, r);
   const limn_type *t = emit_type(e, r);
-  limn_operand in[2], out;
+  limn_type a[LIMN_MAXARGS];
+  limn_operand in[2];
   limn_step *s;
+  limn_conv *conv = limn_arena_alloc(e->a, sizeof *conv);
+  if (!conv) return LIMN_EMEM;
+  LIMN_TRY(emit_args(e, r, a, e->pool));
+  LIMN_TRY(limn_rule_conv(e->c, n->op, a, conv));
   for (int i = 0; i < 2; i++) {
     LIMN_TRY(emit_operand(e, limn_node_args(e->g, r)[i], &in[i]));
     LIMN_TRY(emit_dense(e, &in[i], t->dtype, r));
   }
-  LIMN_TRY(emit_dest(e, r, &out));
-  if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
-  LIMN_TRY(emit_step(e, LIMN_STEP_CONV, n->op, 2, 1, r, &s));
-  s->conv = limn_arena_alloc(e->a, sizeof *s->conv);
-  if (!s->conv) return LIMN_EMEM;
-  LIMN_TRY(limn_rule_conv(e->c, n->op, a, s->conv));
-  for (int i = 0; i < 2; i++) emit_set(e, s, false, i, &in[i]);
-  emit_set(e, s, true, 0, &out);
+  LIMN_TRY(emit_product(e, r, gi, LIMN_STEP_CONV, &in[0], &in[1], &t->shape,
+                        false, &s));
+  if (s) s->conv = conv;
   return 0;
 }

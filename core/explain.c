@@ -62,7 +62,7 @@ static void explain_steps(const limn_plan *p, const uint64_t *ns, int indent,
     for (int k = 0; k < st->nout; k++) explain_operand(p, &st->out[k], s);
     limn_str_add(s, " <-");
     for (int k = 0; k < st->nin; k++)
-      if (!(st->kind == LIMN_STEP_MATMUL && k == 2 && !st->bias))
+      if (limn_step_reads(st, k))
         explain_operand(p, &st->in[k], s);
     if (st->group) explain_code(st->group, s);
     limn_str_addf(s, "  # %s %s\n", limn_graph_text(p->expanded, n->line),

@@ -114,7 +114,7 @@ static int finite_fail(const limn_plan *p, const limn_step *s,
             (long long)r->n);
   for (int i = 0; i < s->nin && i < 8; i++) {
     const limn_operand *x = &s->in[i];
-    if (s->kind == LIMN_STEP_MATMUL && i == 2 && !s->bias) continue;
+    if (!limn_step_reads(s, i)) continue;
     LIMN_TRY(finite_look(p, x, &in));
     limn_error_append(c, "\n  operand %d: %s %s on %s", i + 1,
                       limn_dtype_name(x->dtype),
@@ -150,7 +150,7 @@ int limn_finite_check(limn_plan *p, const limn_step *s, const limn_bind *b) {
     excused = finite_is_excused(s, b);
     for (int k = 0; k < s->nin && !excused; k++) {
       finite_range x;
-      if (s->kind == LIMN_STEP_MATMUL && k == 2 && !s->bias) continue;
+      if (!limn_step_reads(s, k)) continue;
       if (!limn_dtype_float(s->in[k].dtype)) continue;
       LIMN_TRY(finite_look(p, &s->in[k], &x));
       excused = x.bad > 0;

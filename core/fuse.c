@@ -10,8 +10,8 @@
  *    never waits for itself.
  * 3. A reduction is the root of a group over its operand's shape whose members
  *    have no consumers outside.
- * 4. A group that consumes exactly one product of its own shape, which nothing
- *    else needs, becomes that product's epilogue.
+ * 4. A group that consumes exactly one product of its own shape (of matrices,
+ *    or a convolution), which nothing else needs, becomes that one's epilogue.
  * 5. Simple arithmetic on one tensor, and on numbers or less, that only groups
  *    use but that can join none is computed again in each of them: they read
  *    as much as if it had been stored.
@@ -288,7 +288,7 @@ static bool fuse_may_join(fuser *z, limn_ref r, int32_t gi, bool *store) {
     if (fuse_at(z, u) <= G->root) return false;
     outside = true;
   }
-  if (outside && (G->reduce || G->matmul || G->nout >= LIMN_STEP_OUT))
+  if (outside && (G->reduce || G->product || G->nout >= LIMN_STEP_OUT))
     return false;
   *store = outside;
   return true;
@@ -302,8 +302,9 @@ static bool fuse_gathers(const fuser *z, limn_ref u) {
 static bool fuse_is_product(const fuser *z, limn_ref r) {
   const limn_node *n = fuse_node(z->I, r);
   const limn_type *t = &z->I->t[r - 1];
-  if (n->op != OP_matmul) return false;
   if (t->dtype != LIMN_F32 && t->dtype != LIMN_F64) return false;
+  if (n->op == OP_conv || n->op == OP_conv_transpose) return true;
+  if (n->op != OP_matmul) return false;
   return fuse_node(z->I, fuse_arg(z->I, r, 0)->u.ref)->rank >= 2 &&
          fuse_node(z->I, fuse_arg(z->I, r, 1)->u.ref)->rank >= 2;
 }
@@ -421,12 +422,12 @@ static void fuse_epilogue(fuser *z, limn_ref r) {
   }
   if (gi < 0) return;
   G = &z->f->groups[gi];
-  if (G->matmul || G->reduce || G->nout != 1 ||
+  if (G->product || G->reduce || G->nout != 1 ||
       G->nmember >= FUSE_MEMBERS - 1)
     return;
   if (!fuse_same_type(&z->I->t[r - 1], &z->I->t[G->root - 1])) return;
   if (!limn_shape_eq(&z->I->t[r - 1].shape, &G->shape)) return;
-  G->matmul = r;
+  G->product = r;
   z->f->stored[r - 1] = 0;
 }
 
@@ -525,7 +526,7 @@ int limn_fuse(limn_infer *I, limn_device *dev, limn_arena *a,
     } else if (limn_fuse_like(I, r)) {
       if (!fuse_join(&z, r) && !fuse_again(&z, r)) fuse_start(&z, r, false);
       fuse_note_part(&z, r);
-    } else if (z.on && fuse_node(I, r)->op == OP_matmul) {
+    } else if (z.on) {
       fuse_epilogue(&z, r);
     }
   }

@@ -440,7 +440,8 @@ static int step_lower(gpu_job *j) {
   case LIMN_STEP_SORT:
     return limn_gpu_sort(j);
   case LIMN_STEP_CONV:
-    return limn_gpu_conv(j);
+    LIMN_TRY(limn_gpu_conv(j));
+    return j->s->group ? step_epilogue(j) : 0;
   case LIMN_STEP_PRINT:
     return 0;
   }

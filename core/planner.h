@@ -211,7 +211,7 @@ int limn_rewrite_known(limn_infer *I, limn_device *dev, limn_graph **out);
 /* fuse.c: which nodes share a step. */
 typedef struct {
   limn_ref root;   /* last member; where the step is placed */
-  limn_ref matmul; /* this group is the epilogue of that product, or 0 */
+  limn_ref product; /* this group is the epilogue of that product, or 0 */
   uint32_t nmember, nin, nout;
   limn_shape shape; /* iteration space */
   bool reduce;      /* root reduces the value of the others */

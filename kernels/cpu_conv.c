@@ -102,6 +102,19 @@ int limn_cpu_conv_end(const limn_step *s, const limn_bind *b) {
   return limn_cpu_spread(b->c, k->nend, k->end_ns, conv_job_run, &j);
 }
 
+void limn_conv_after(const conv_plan *k, const limn_step *s,
+                     const limn_bind *b, int64_t row, int64_t o0, int64_t o1,
+                     int64_t p0, int64_t p1) {
+  int64_t at = (row * k->O + o0) * k->P, i;
+  if (!k->after.prog) return;
+  if (p0 == 0 && p1 == k->P) {
+    limn_cpu_epilogue_run(&k->after, s, b, at, at + (o1 - o0) * k->P);
+    return;
+  }
+  for (i = o0; i < o1; i++, at += k->P)
+    limn_cpu_epilogue_run(&k->after, s, b, at + p0, at + p1);
+}
+
 static void conv_run(const limn_step *s, const limn_bind *b, int64_t t0,
                      int64_t t1) {
   const conv_plan *k = s->code;
@@ -168,11 +181,13 @@ int limn_cpu_conv_prepare(limn_device *d, limn_step *s) {
   LIMN_GO(limn_conv_tables(d->c, k, s));
   conv_choose(d->c, k, s);
   conv_head_fill(k, s);
+  if (s->group) LIMN_GO(limn_cpu_epilogue_new(d->c, s, s->group, &k->after));
   LIMN_GO(limn_cpu_reserve(d, k->scratch));
   LIMN_GO(limn_cpu_reserve_shared(d, k->shared));
   s->run = conv_run;
   s->ntiles = k->tiles;
   s->cost_ns = k->cost_ns + 100;
+  if (s->group) s->cost_ns += (double)(k->N * k->O * k->P) * 0.5;
   return 0;
 bail:
   limn_cpu_conv_discard(d, s);
@@ -183,6 +198,7 @@ bail:
 void limn_cpu_conv_discard(limn_device *d, limn_step *s) {
   conv_plan *k = s->code;
   if (!k) return;
+  limn_cpu_epilogue_free(d->c, &k->after);
   limn_free(d->c, k->table, k->ntable);
   limn_free(d->c, k, sizeof *k);
 }

@@ -114,7 +114,7 @@ struct conv_plan {
   int64_t *table; /* of the dims, one after the other */
   size_t ntable;
   /* Tiles: see the files. */
-  int64_t per, tiles, blocks, mparts, mb, columns, channels;
+  int64_t units, per, tiles, blocks, mparts, mb, columns, channels;
   int64_t parts, chunks;
   bool cross; /* blocks go on from row to row */
   /* Weights in another form: made before the tiles, of `shared` bytes; of
@@ -123,6 +123,7 @@ struct conv_plan {
   conv_tiles *begin, *run, *end; /* of nbegin, ntiles, nend tiles */
   int64_t nbegin, nend;
   double begin_ns, end_ns, cost_ns;
+  limn_cpu_epilogue after;
   conv_head head;
 };
 
@@ -160,6 +161,12 @@ void limn_conv_multiply(const conv_plan *k, int64_t m, int64_t n, int64_t K,
                         void *scratch);
 /* n elements of the type computed in to the step's dtype. */
 void limn_conv_store(const conv_plan *k, const void *v, int64_t n, char *out);
+
+/* What follows the convolution, for positions [p0, p1) of channels [o0, o1) of
+ * a row: once they are complete, and while they are in cache. */
+void limn_conv_after(const conv_plan *k, const limn_step *s,
+                     const limn_bind *b, int64_t row, int64_t o0, int64_t o1,
+                     int64_t p0, int64_t p1);
 
 /* Where the prepared weights, or the sums of the parts, are in this run. */
 void *limn_conv_shared(const conv_plan *k, const limn_bind *b,

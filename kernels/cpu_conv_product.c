@@ -221,25 +221,38 @@ static void conv_block(const conv_tile *t, int64_t f0, int64_t f1) {
   }
 }
 
-/* Tile number i of those of a group and a range of its channels. */
-static void conv_range_run(conv_tile *t, int64_t i) {
-  const conv_plan *k = t->k;
-  int64_t row = i / k->blocks, u0 = i % k->blocks * k->per, u1 = u0 + k->per;
-  if (k->passes == 1) {
-    int64_t all = k->cross ? k->N * k->P : k->P;
-    conv_block(t, row * k->P + u0, row * k->P + LIMN_MIN(u1, all));
-    return;
+/* Units [u0, u1) of a row: positions, or of several passes rows of dim 1. */
+static void conv_pass_run(conv_tile *t, int64_t row, int64_t u0, int64_t u1) {
+  int64_t all = t->g.positions, first = t->g.d[0].grid, each = 1;
+  if (t->k->passes > 1) {
+    each = all / first; /* what of the pass lies behind a position of dim 1 */
+    u0 = LIMN_MIN(u0, first), u1 = LIMN_MIN(u1, first);
   }
-  /* Dim 1, times what of the pass lies behind each of its positions. */
-  int64_t first = t->g.d[0].grid, each = t->g.positions / first;
-  u0 = LIMN_MIN(u0, first), u1 = LIMN_MIN(u1, first);
-  conv_block(t, row * t->g.positions + u0 * each,
-             row * t->g.positions + u1 * each);
+  conv_block(t, row * all + u0 * each, row * all + u1 * each);
 }
 
-static void conv_run_tile(conv_tile *t, const char *w, int64_t i) {
+/* What follows, for the positions that the units make. */
+static void conv_after(const conv_tile *t, const limn_step *s,
+                       const limn_bind *b, int64_t row, int64_t u0,
+                       int64_t u1) {
   const conv_plan *k = t->k;
-  int64_t part = i % k->mparts;
+  int64_t o = t->group * k->o, each = 1, p0, p1;
+  if (k->passes > 1) each = k->P / k->grid[0] * k->stride[0];
+  p0 = u0 * each, p1 = u1 * each;
+  if (!k->cross) p1 = LIMN_MIN(p1, k->P);
+  for (; p0 < p1; p0 = (p0 / k->P + 1) * k->P) {
+    int64_t at = p0 / k->P * k->P;
+    limn_conv_after(k, s, b, row + p0 / k->P, o + t->m0, o + t->m1, p0 - at,
+                    LIMN_MIN(p1 - at, k->P));
+  }
+}
+
+static void conv_run_tile(conv_tile *t, const limn_step *s, const limn_bind *b,
+                          const char *w, int64_t i) {
+  const conv_plan *k = t->k;
+  int64_t part = i % k->mparts, range = i / k->mparts / k->G;
+  int64_t row = range / k->blocks, u0 = range % k->blocks * k->per;
+  int64_t u1 = LIMN_MIN(u0 + k->per, k->units);
   t->group = i / k->mparts % k->G;
   t->m0 = part * k->mb, t->m1 = LIMN_MIN(t->m0 + k->mb, k->o);
   t->src += t->group * k->c * k->S * k->size;
@@ -248,8 +261,9 @@ static void conv_run_tile(conv_tile *t, const char *w, int64_t i) {
     t->wrow = k->c * t->g.taps;
     t->w = w + (t->g.first * k->O * k->c +
                 (t->group * k->o + t->m0) * t->wrow) * k->wide;
-    conv_range_run(t, i / k->mparts / k->G);
+    conv_pass_run(t, row, u0, u1);
   }
+  if (k->after.prog) conv_after(t, s, b, row, u0, u1);
 }
 
 static size_t conv_round(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -278,7 +292,7 @@ static void conv_run_tiles(const conv_plan *k, const limn_step *s,
   all.rest = all.parts + conv_round(limn_conv_parts_size(k));
   for (; t0 < t1; t0++) {
     conv_tile t = all;
-    conv_run_tile(&t, w, t0);
+    conv_run_tile(&t, s, b, w, t0);
   }
   limn_cpu_give(cpu, slot);
 }
@@ -302,6 +316,7 @@ static void conv_cut(conv_plan *k) {
     unit = 1;
   }
   k->per = conv_parts(conv_parts(units, conv_parts(units, n)), unit) * unit;
+  k->units = units;
   k->blocks = conv_parts(units, k->per);
   k->tiles = k->blocks * (k->cross ? 1 : k->N) * k->G;
 }

@@ -119,6 +119,18 @@ static void wino_out(const wino_shape *k, const limn_conv_kernels *kernels,
   }
 }
 
+/* Rows of tiles [r0, r1), row by row of the result. */
+static void wino_after(const conv_plan *plan, const wino_shape *k,
+                       const limn_step *s, const limn_bind *b, int64_t r0,
+                       int64_t r1) {
+  for (int64_t r = r0, end; r < r1; r = end) {
+    int64_t row = r / k->th, y = r % k->th * 2, low;
+    end = LIMN_MIN((row + 1) * k->th, r1);
+    low = LIMN_MIN(y + (end - r) * 2, k->OH);
+    limn_conv_after(plan, s, b, row, 0, k->O, y * k->OW, low * k->OW);
+  }
+}
+
 static void wino_run(const conv_plan *plan, const limn_step *s,
                      const limn_bind *b, int64_t t0, int64_t t1) {
   limn_cpu *cpu = limn_cpu_bound(b);
@@ -140,6 +152,7 @@ static void wino_run(const conv_plan *plan, const limn_step *s,
                       v + i * k.vstep, k.T, 1,
                       &(limn_gemm_out){.c = m + i * k.mstep, .ldc = k.T}, rest);
     wino_out(&k, plan->kernels, m, r0, r1, out, lines + 4 * k.line);
+    wino_after(plan, &k, s, b, r0, r1);
   }
   limn_cpu_give(cpu, slot);
 }

@@ -160,6 +160,20 @@ static inline int64_t limn_cpu_index(const limn_step *s, const limn_bind *b,
   return 0;
 }
 
+/* What follows a product: a program, with collapsed views of out and of the
+ * inputs from in[3] on. */
+typedef struct {
+  limn_cpu_prog *prog; /* or NULL */
+  int nextra;
+  limn_view out, extra[LIMN_STEP_IN];
+} limn_cpu_epilogue;
+int limn_cpu_epilogue_new(limn_context *c, const limn_step *s,
+                          const limn_group *g, limn_cpu_epilogue *e);
+void limn_cpu_epilogue_free(limn_context *c, limn_cpu_epilogue *e);
+/* Elements [lo, hi) of out, which are consecutive in it. */
+void limn_cpu_epilogue_run(const limn_cpu_epilogue *e, const limn_step *s,
+                           const limn_bind *b, int64_t lo, int64_t hi);
+
 /* -- Kernels: fill run, ntiles, cost_ns, code -- */
 int limn_cpu_matmul_prepare(limn_device *d, limn_step *s);
 void limn_cpu_matmul_discard(limn_device *d, limn_step *s);

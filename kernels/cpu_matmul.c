@@ -22,44 +22,18 @@ static const double matmul_blas = 1e9; /* M*N*K from which OpenBLAS is faster */
 
 /* -- epilogue -- */
 
-/* Elements [lo, hi) of out, which are consecutive in it. */
-static void matmul_epilogue_run(const cpu_matmul *k, const limn_step *s,
-                                const limn_bind *b, int64_t lo, int64_t hi) {
-  const void *in[LIMN_STEP_IN];
-  int64_t stride[LIMN_STEP_IN], n;
-  char *c = limn_cpu_at(b, &s->out[0]);
-  int last = k->out.ndim - 1, i, d;
-  for (; lo < hi; lo += n) {
-    int64_t rest = lo, at[LIMN_MAXDIM] = {0};
-    void *out = c + lo * k->size;
-    n = hi - lo;
-    for (d = last; d > 0; d--) at[d] = rest % k->out.d[d], rest /= k->out.d[d];
-    at[0] = rest;
-    if (last >= 0) n = LIMN_MIN(n, k->out.d[last] - at[last]);
-    in[0] = out;
-    stride[0] = 1;
-    for (i = 0; i < k->nextra; i++) {
-      const limn_view *v = &k->extra[i];
-      int64_t off = 0;
-      for (d = 0; d <= last; d++) off += at[d] * v->s[d];
-      in[i + 1] = limn_cpu_at(b, &s->in[3 + i]) +
-                  off * limn_dtype_size(s->in[3 + i].dtype);
-      stride[i + 1] = last >= 0 ? v->s[last] : 0;
-    }
-    limn_cpu_prog_run(k->prog, b, in, stride, &out, n, lo);
-  }
-}
-
 static void matmul_epilogue(const matmul_tile *t, const limn_step *s,
                             const limn_bind *b, int64_t batch) {
   const cpu_matmul *k = t->k;
   int64_t row = batch * k->M, m;
   if (t->n0 == 0 && t->n1 == k->N) {
-    matmul_epilogue_run(k, s, b, (row + t->m0) * k->N, (row + t->m1) * k->N);
+    limn_cpu_epilogue_run(&k->after, s, b, (row + t->m0) * k->N,
+                          (row + t->m1) * k->N);
     return;
   }
   for (m = row + t->m0; m < row + t->m1; m++)
-    matmul_epilogue_run(k, s, b, m * k->N + t->n0, m * k->N + t->n1);
+    limn_cpu_epilogue_run(&k->after, s, b, m * k->N + t->n0,
+                          m * k->N + t->n1);
 }
 
 /* -- running -- */
@@ -110,7 +84,7 @@ static int64_t matmul_join(const cpu_matmul *k, const matmul_tile *t, int64_t i,
                            int64_t most) {
   int64_t n = LIMN_MIN(most, k->tn - i % k->tn);
   if (!t->packed) return 1;
-  if (!k->prog) return n;
+  if (!k->after.prog) return n;
   return LIMN_MAX(1, LIMN_MIN(n, ROWS * COLUMNS / (k->mb * k->wb)));
 }
 
@@ -137,7 +111,7 @@ static void matmul_run(const limn_step *s, const limn_bind *b, int64_t t0,
     n = matmul_join(k, &all, i, t1 - t0);
     t.n1 = LIMN_MIN(t.n0 + n * k->wb, k->N);
     matmul_product(&t, cpu);
-    if (k->prog) matmul_epilogue(&t, s, b, batch);
+    if (k->after.prog) matmul_epilogue(&t, s, b, batch);
   }
 }
 
@@ -152,7 +126,7 @@ static void matmul_run_one(const limn_step *s, const limn_bind *b, int64_t t0,
   t.m1 = k->M, t.n1 = k->N;
   if (t.packed) limn_matmul_tile(&t, NULL);
   else matmul_product(&t, limn_cpu_bound(b));
-  if (k->prog) matmul_epilogue(&t, s, b, 0);
+  if (k->after.prog) matmul_epilogue(&t, s, b, 0);
 }
 
 /* Without memory the product does without. */
@@ -319,45 +293,21 @@ static bool matmul_done(const limn_group *g) {
   return x->op == LIMN_I_LOAD && x->arg == 0;
 }
 
-/* LOADs name the step's inputs: 0 the product, the rest from 3 on. The
- * program has them side by side. */
-static int matmul_epilogue_code(limn_context *c, cpu_matmul *k,
-                                const limn_step *s, const uint8_t *in,
-                                const uint8_t *out) {
-  const limn_group *g = s->group;
-  size_t size = (size_t)g->ncode * sizeof *g->code;
-  limn_group own = {g->ncode, limn_alloc(c, size)};
-  int rc = 0, i;
-  if (!own.code) return LIMN_EMEM;
-  memcpy(own.code, g->code, size);
-  matmul_take_sum(k, s, &own);
-  for (i = 0; i < own.ncode; i++)
-    if (own.code[i].op == LIMN_I_LOAD && own.code[i].arg)
-      own.code[i].arg = (uint16_t)(own.code[i].arg - 2);
-  if (!matmul_done(&own))
-    rc = limn_cpu_prog_new(c, &own, in, k->nextra + 1, out, 1, &k->prog);
-  limn_free(c, own.code, size);
-  return rc;
-}
-
 static int matmul_epilogue_prepare(limn_context *c, cpu_matmul *k,
                                    const limn_step *s) {
-  uint8_t in[LIMN_STEP_IN], out = s->out[0].dtype;
-  limn_view *views[LIMN_STEP_IN + 1];
-  int i;
+  limn_group own = {0, NULL};
+  size_t size;
+  int rc = 0;
   if (!s->group) return 0;
-  k->nextra = LIMN_MAX(s->nin - 3, 0);
-  k->out = s->out[0].v;
-  views[0] = &k->out;
-  in[0] = s->in[0].dtype;
-  for (i = 0; i < k->nextra; i++) {
-    k->extra[i] = s->in[3 + i].v;
-    k->extra[i].offset = 0; /* limn_cpu_at has it */
-    views[i + 1] = &k->extra[i];
-    in[i + 1] = s->in[3 + i].dtype;
-  }
-  limn_view_collapse(views, k->nextra + 1);
-  return matmul_epilogue_code(c, k, s, in, &out);
+  own.ncode = s->group->ncode;
+  size = (size_t)own.ncode * sizeof *own.code;
+  own.code = limn_alloc(c, size);
+  if (!own.code) return LIMN_EMEM;
+  memcpy(own.code, s->group->code, size);
+  matmul_take_sum(k, s, &own);
+  if (!matmul_done(&own)) rc = limn_cpu_epilogue_new(c, s, &own, &k->after);
+  limn_free(c, own.code, size);
+  return rc;
 }
 
 static int matmul_scratch(limn_device *d, cpu_matmul *k) {
@@ -370,7 +320,7 @@ static double matmul_cost(const cpu_matmul *k) {
   double mn = (double)k->batches * (double)k->M * (double)k->N;
   double cost = mn * (double)k->K / gmacs[k->how] + 10;
   if (k->M == 1) cost *= 2;
-  return cost + (k->prog ? mn * 0.5 : 0);
+  return cost + (k->after.prog ? mn * 0.5 : 0);
 }
 
 int limn_cpu_matmul_prepare(limn_device *d, limn_step *s) {
@@ -412,6 +362,6 @@ bail:
 void limn_cpu_matmul_discard(limn_device *d, limn_step *s) {
   cpu_matmul *k = s->code;
   if (!k) return;
-  if (k->prog) limn_cpu_prog_free(d->c, k->prog);
+  limn_cpu_epilogue_free(d->c, &k->after);
   limn_free(d->c, k, sizeof *k);
 }

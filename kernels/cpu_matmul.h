@@ -32,13 +32,10 @@ typedef struct {
   bool keeps;
   matmul_head head;
   /* Epilogue. What it adds first the product adds: input `add` (0: none), of
-   * out's shape, in rows `ldadd` apart. What is left is a program, with
-   * collapsed views of out and the inputs from in[3] on. */
+   * out's shape, in rows `ldadd` apart. */
   int add;
   int64_t ldadd;
-  limn_cpu_prog *prog;
-  int nextra;
-  limn_view out, extra[LIMN_STEP_IN];
+  limn_cpu_epilogue after; /* what is left of it */
   size_t scratch; /* bytes that a tile needs */
 } cpu_matmul;
 

@@ -185,6 +185,36 @@ describe("Convolutions", function()
     end
   end)
 
+  it("do what follows element by element in their own step", function()
+    local one, none = {1, 1}, {0, 0}
+    local forms = {
+      {{2, 5, 13, 12}, {7, 5, 3, 2}, {2, 1}}, {{3, 4, 5, 5}, {6, 4, 1, 1}, one},
+      {{3, 16, 9, 8}, {18, 16, 3, 3}, one}, -- Winograd's
+      {{2, 5, 7, 6}, {5, 4, 3, 4}, {3, 2}, true}, {{2, 3, 6, 5}, {3, 4, 2, 2},
+      one, true}}
+    for _, form in ipairs(forms) do
+      local x, w = limn.randn(form[1]), limn.randn(form[2])
+      local function conv(v)
+        if not form[4] then return v:conv(w, form[3], none, one) end
+        return v:conv_transpose(w, form[3], none, none, one)
+      end
+      local y = conv(x)
+      local b, r = limn.randn(y:size(2), 1, 1), limn.randn(y.shape)
+      local g = limn.trace(function(v, m)
+        local z = (conv(v) + b):relu() * m
+        return z + limn.rand(z:size()):gt(0.5):to "float32"
+      end, x, r)
+      limn.manual_seed(3)
+      local want = (y + b):relu() * r
+      want = want + limn.rand(y.shape):gt(0.5):to "float32"
+      U.each_device(function(dev)
+        limn.manual_seed(3)
+        U.close(g(x:to(dev), r:to(dev)), U.flat(want), 1e-4, "max")
+      end)
+      assert.is_truthy(g:explain(x, r):find ": 1 step", g:explain(x, r))
+    end
+  end)
+
   it("give the same bits for every number of threads", function()
     local code = [[
       local limn = require "limn"
