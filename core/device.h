@@ -77,7 +77,8 @@ enum {
                         dense [n]. layer_norm_back rms_norm_back: x and g
                         [rows, n], the weight if `flag`. One dtype; eps. CPU
                         only: layer_norm_sums rms_norm_sums: x and g ->
-                        out[0] [parts, 2, n] in float32 or float64 */
+                        out[0] [parts, 2, n] in float32 or float64, which may
+                        be out[1] of layer_norm_back rms_norm_back, too */
   LIMN_STEP_BATCH,   /* CPU only. in[0] [rows, channels, size] dense -> out[0]
                         [2, channels, 1...]. batch_norm_stats: any float dtype;
                         batch_norm_sums: x and g of one, in[2] [channels] dense

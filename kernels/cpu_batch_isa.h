@@ -5,18 +5,13 @@
  * cache; meanwhile the next chunk can come from memory, `ahead` bytes on. */
 
 #define BATCH_LOOPS(T, name)                                                  \
-  INLINE double batch_join_##name(const T *acc) {                             \
-    double sum = 0;                                                           \
-    for (int k = 0; k < WIDTH; k++) sum += (double)acc[k];                    \
-    return sum;                                                               \
-  }                                                                           \
   INLINE double batch_sum_##name(const T *x, int64_t n) {                     \
     T acc[WIDTH] = {0};                                                       \
     int64_t j = 0;                                                            \
     for (; j + WIDTH <= n; j += WIDTH)                                        \
       SIMD() for (int k = 0; k < WIDTH; k++) acc[k] += x[j + k];              \
     for (; j < n; j++) acc[j % WIDTH] += x[j];                                \
-    return batch_join_##name(acc);                                            \
+    return loops_join_##name(acc);                                            \
   }                                                                           \
   INLINE double batch_squares_##name(const T *x, T m, int64_t n,              \
                                      size_t ahead) {                          \
@@ -28,7 +23,7 @@
         acc[k] += (x[j + k] - m) * (x[j + k] - m);                            \
     }                                                                         \
     for (; j < n; j++) acc[j % WIDTH] += (x[j] - m) * (x[j] - m);             \
-    return batch_join_##name(acc);                                            \
+    return loops_join_##name(acc);                                            \
   }                                                                           \
   /* The mean may not be a T: what is off counts in each square. */           \
   static void batch_moments_##name(const void *from, int64_t rs,              \
@@ -67,8 +62,8 @@
         a[j % WIDTH] += g[j] * (x[j] - m);                                    \
         b[j % WIDTH] += g[j];                                                 \
       }                                                                       \
-      out[0] += batch_join_##name(a);                                         \
-      out[1] += batch_join_##name(b);                                         \
+      out[0] += loops_join_##name(a);                                         \
+      out[1] += loops_join_##name(b);                                         \
     }                                                                         \
   }                                                                           \
   static void batch_columns_##name(const void *from, int64_t rs,              \

@@ -52,10 +52,10 @@ typedef struct {
   /* n floats to consecutive float32, float16 or bfloat16. */
   void (*store)(int dtype, void *p, const float *v, int64_t n);
   limn_cpu_fold fold[3][4];
-  /* The largest that is no NaN, or -infinity. */
-  float (*peak)(const float *x, int64_t n);
   /* Row functions. While they compute, the memory can bring in what lies
    * `ahead` bytes after what they read or write; 0: nothing. */
+  /* The largest that is no NaN, or -infinity. */
+  float (*peak)(const float *x, int64_t n, size_t ahead);
   /* out[i] = e^(x[i] - m); returns the sum of the results. */
   float (*exp_row)(const float *x, float m, float *out, int64_t n,
                    size_t x_ahead, size_t out_ahead);
@@ -65,6 +65,7 @@ typedef struct {
   void (*scale)(float *x, float by, int64_t n);
   /* out[i] = x[i] - m - l */
   void (*shift)(const float *x, float m, float l, float *out, int64_t n);
+  double (*sum)(const float *x, int64_t n, size_t ahead);
   /* The sum of (x[i] - m)^2; ahead of x. */
   double (*squares)(const float *x, float m, int64_t n, size_t ahead);
   /* out[i] = (x[i] - m) * r * w[i] + b[i]; w, b may be NULL; ahead of out. */
@@ -133,10 +134,13 @@ void *limn_cpu_take(limn_cpu *cpu, int *slot);
 void limn_cpu_give(limn_cpu *cpu, int slot);
 
 /* How many bytes ahead the rows of a step with `all` bytes of operands are
- * fetched: the next row's, or later ones' where rows are short, as the memory
- * takes long; 0 where a cache has them, or could not keep a row. */
+ * fetched; 0: not, as a cache has them. Long rows a little before they are read
+ * first; the next row, or later ones where rows are very short, when a row is
+ * read for the last time: it takes the memory long, and the cache has room. */
+enum { CPU_LONG = 8192 };
 static inline size_t limn_cpu_ahead(int64_t row, int64_t all) {
-  if (all < LIMN_CPU_LARGE || row <= 0 || row > 1 << 17) return 0;
+  if (all < LIMN_CPU_LARGE || row <= 0) return 0;
+  if (row > CPU_LONG) return LIMN_CPU_AHEAD / 2;
   return (size_t)((LIMN_CPU_AHEAD + row - 1) / row * row);
 }
 

@@ -306,22 +306,27 @@ INLINE float loops_exp(float x) {
   return p * scale * 0x1p-63f;
 }
 
-static float loops_peak(const float *x, int64_t n) {
-  float lane[LANES], m = -__builtin_inff();
-  int64_t j = 0;
-  for (int k = 0; k < LANES; k++) lane[k] = m;
-  for (; j + LANES <= n; j += LANES)
-    _Pragma("omp simd") for (int k = 0; k < LANES; k++)
-      lane[k] = x[j + k] > lane[k] ? x[j + k] : lane[k];
-  for (; j < n; j++) lane[0] = x[j] > lane[0] ? x[j] : lane[0];
-  for (int k = 0; k < LANES; k++) m = lane[k] > m ? lane[k] : m;
-  return m;
-}
-
 /* Asks the memory for LANES floats `ahead` bytes on; 0: for nothing. */
 INLINE void loops_fetch(const float *p, size_t ahead) {
   for (int k = 0; ahead && k < LANES; k += 16) /* lines of 64 bytes */
     __builtin_prefetch((const void *)((uintptr_t)(p + k) + ahead));
+}
+
+#define LOOPS_MOST(a, b) ((b) > (a) ? (b) : (a))
+static float loops_peak(const float *x, int64_t n, size_t ahead) {
+  float lane[LANES];
+  int64_t j = 0;
+  for (int k = 0; k < LANES; k++) lane[k] = -__builtin_inff();
+  for (; j + LANES <= n; j += LANES) {
+    loops_fetch(x + j, ahead);
+    _Pragma("omp simd") for (int k = 0; k < LANES; k++)
+      lane[k] = LOOPS_MOST(lane[k], x[j + k]);
+  }
+  for (; j < n; j++) lane[0] = LOOPS_MOST(lane[0], x[j]);
+  for (int w = LANES / 2; w >= 8; w /= 2)
+    for (int k = 0; k < w; k++) lane[k] = LOOPS_MOST(lane[k], lane[k + w]);
+  for (int k = 1; k < 8; k++) lane[0] = LOOPS_MOST(lane[0], lane[k]);
+  return lane[0];
 }
 
 /* As loops_exp_row, of a multiple of LANES up to PIECE: LANES sums by turns. */
@@ -382,10 +387,30 @@ static void loops_shift(const float *x, float m, float l, float *out,
  * each other; those of each piece are joined in double. */
 enum { WIDTH = 32 };
 
-INLINE double loops_join(const float *acc) {
-  float sum = 0;
-  for (int k = 0; k < WIDTH; k++) sum += acc[k];
-  return (double)sum;
+#define LOOPS_JOIN(T, name)                              \
+  INLINE double loops_join_##name(T *acc) {              \
+    for (int k = 0; k < 16; k++) acc[k] += acc[k + 16];  \
+    for (int k = 0; k < 8; k++) acc[k] += acc[k + 8];    \
+    for (int k = 0; k < 4; k++) acc[k] += acc[k + 4];    \
+    return (double)(acc[0] + acc[1] + (acc[2] + acc[3])); \
+  }
+LOOPS_JOIN(float, f32)
+LOOPS_JOIN(double, f64)
+
+static double loops_sum(const float *x, int64_t n, size_t ahead) {
+  double total = 0;
+  for (int64_t i = 0; i < n; i += PIECE) {
+    const float *s = x + i;
+    int64_t some = n - i < PIECE ? n - i : PIECE, j = 0;
+    float acc[WIDTH] = {0};
+    for (; j + WIDTH <= some; j += WIDTH) {
+      if (j % LANES == 0) loops_fetch(s + j, ahead);
+      _Pragma("omp simd") for (int k = 0; k < WIDTH; k++) acc[k] += s[j + k];
+    }
+    for (; j < some; j++) acc[j % WIDTH] += s[j];
+    total += loops_join_f32(acc);
+  }
+  return total;
 }
 
 static double loops_squares(const float *x, float m, int64_t n,
@@ -401,7 +426,7 @@ static double loops_squares(const float *x, float m, int64_t n,
         acc[k] += (s[j + k] - m) * (s[j + k] - m);
     }
     for (; j < some; j++) acc[j % WIDTH] += (s[j] - m) * (s[j] - m);
-    total += loops_join(acc);
+    total += loops_join_f32(acc);
   }
   return total;
 }
@@ -447,8 +472,8 @@ INLINE void loops_sums(const float *x, const float *g, const float *w, float m,
     a[j % WIDTH] += h;
     c[j % WIDTH] += h * (x[j] - m);
   }
-  sum[0] += loops_join(a);
-  sum[1] += loops_join(c);
+  sum[0] += loops_join_f32(a);
+  sum[1] += loops_join_f32(c);
 }
 
 static void loops_norm_sums(const float *x, const float *g, const float *w,
@@ -504,7 +529,7 @@ static double loops_dot(const float *x, const float *y, int64_t n,
         acc[k] += x[i + j + k] * y[i + j + k];
     }
     for (; j < some; j++) acc[j % WIDTH] += x[i + j] * y[i + j];
-    total += loops_join(acc);
+    total += loops_join_f32(acc);
   }
   return total;
 }
@@ -535,6 +560,7 @@ const limn_cpu_loops LOOPS_TABLE = {
     loops_exp_columns,
     loops_scale,
     loops_shift,
+    loops_sum,
     loops_squares,
     loops_norm,
     loops_norm_sums,

@@ -19,6 +19,7 @@ typedef struct {
   bool centred, back; /* layer_norm; a gradient */
   const char *weight, *bias; /* or NULL */
   size_t ahead, out_ahead; /* bytes that memory brings in early */
+  size_t first, again; /* of x, when it is read first and when once more */
 } norm_kernel;
 
 /* Elements i .. i + n of p as floats: in place, or converted into buf. */
@@ -38,14 +39,13 @@ static void norm_moments(const norm_kernel *k, const char *x, float *m,
   int64_t i, n;
   for (i = 0; k->centred && i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);
-    k->loops->fold[CPU_F32][CPU_SUM].each(norm_read(k, x, i, n, buf), 0, 1, n,
-                                          &sum);
+    sum += k->loops->sum(norm_read(k, x, i, n, buf), n, k->first);
   }
   *m = (float)(sum / (double)k->n);
   for (i = 0; i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);
     squares += k->loops->squares(norm_read(k, x, i, n, buf), *m, n,
-                                 k->ahead);
+                                 k->again);
   }
   *r = (float)(1 / sqrt(squares / (double)k->n + k->eps));
 }
@@ -65,12 +65,12 @@ static void norm_row(const norm_kernel *k, const char *x, char *out) {
   }
 }
 
+/* Of a row with mean m and r = 1 / the deviation. */
 static void norm_back(const norm_kernel *k, const char *x, const char *g,
-                      char *out) {
-  float buf[PIECE], gbuf[PIECE], wbuf[PIECE], to[PIECE], p[4];
+                      float m, float r, char *out) {
+  float buf[PIECE], gbuf[PIECE], wbuf[PIECE], to[PIECE], p[4] = {m, r};
   double sum[2] = {0, 0}, n = (double)k->n;
   int64_t i, some;
-  norm_moments(k, x, &p[0], &p[1]);
   for (i = 0; i < k->n; i += some) {
     some = LIMN_MIN(PIECE, k->n - i);
     k->loops->norm_sums(norm_read(k, x, i, some, buf),
@@ -89,6 +89,13 @@ static void norm_back(const norm_kernel *k, const char *x, const char *g,
                         k->dtype == LIMN_F32 ? at : to, some, k->out_ahead);
     if (k->dtype != LIMN_F32) k->loops->store(k->dtype, at, to, some);
   }
+}
+
+static void norm_row_back(const norm_kernel *k, const char *x, const char *g,
+                          char *out) {
+  float m, r;
+  norm_moments(k, x, &m, &r);
+  norm_back(k, x, g, m, r, out);
 }
 
 static void norm_double_moments(const norm_kernel *k, const double *x,
@@ -124,10 +131,9 @@ static void norm_double(const norm_kernel *k, const double *x, const double *g,
 
 /* Adds what a row gives to w and b, of n elements each. */
 static void norm_add(const norm_kernel *k, const char *x, const char *g,
-                     float *w, float *b) {
-  float buf[PIECE], gbuf[PIECE], m, r;
+                     float m, float r, float *w, float *b) {
+  float buf[PIECE], gbuf[PIECE];
   int64_t i, n;
-  norm_moments(k, x, &m, &r);
   for (i = 0; i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);
     k->loops->norm_add(norm_read(k, x, i, n, buf), norm_read(k, g, i, n, gbuf),
@@ -145,6 +151,22 @@ static void norm_double_add(const norm_kernel *k, const double *x,
   }
 }
 
+/* What a row adds to the sums, and the gradient of x unless out is NULL. */
+static void norm_both(const norm_kernel *k, const char *x, const char *g,
+                      void *sums, char *out) {
+  double *d = sums;
+  float *f = sums, m, r;
+  if (k->dtype == LIMN_F64) {
+    const double *xs = (const void *)x, *gs = (const void *)g;
+    norm_double_add(k, xs, gs, d, d + k->n);
+    if (out) norm_double(k, xs, gs, (double *)(void *)out);
+    return;
+  }
+  norm_moments(k, x, &m, &r);
+  norm_add(k, x, g, m, r, f, f + k->n);
+  if (out) norm_back(k, x, g, m, r, out);
+}
+
 /* Sizes that follow from the shape: of elements, and how far ahead `rows` rows
  * of each of n tensors are fetched. Halves, which are converted first, rely on
  * the processor for that. */
@@ -154,32 +176,33 @@ static void norm_fetch(norm_kernel *k, int64_t rows, int n) {
   row = k->n * k->size;
   if (k->dtype != LIMN_F32) return;
   k->ahead = limn_cpu_ahead(row, rows * row * n);
+  k->first = row > CPU_LONG && k->centred ? k->ahead : 0;
+  k->again = k->first ? 0 : k->ahead;
   k->out_ahead = rows * row * n < LIMN_CPU_LARGE ? 0 : LIMN_CPU_AHEAD;
 }
 
-/* Tile t of in[0]'s rows adds up in row t of out [tiles, 2, n]. */
+/* Tile t of in[0]'s rows adds up in row t of `part` [tiles, 2, n]. */
 static void norm_run_sums(const limn_step *s, const limn_bind *b, int64_t t0,
                           int64_t t1) {
   const limn_view *v = &s->in[0].v;
+  bool centred = s->op == OP_layer_norm_sums || s->op == OP_layer_norm_back;
+  bool both = s->nout == 2; /* with x's gradient */
+  const limn_operand *part = &s->out[both ? 1 : 0];
   norm_kernel k = {limn_cpu_bound(b)->loops, s->in[0].dtype, 0, v->d[1],
-                   s->eps, s->op == OP_layer_norm_sums, true, NULL, NULL, 0, 0};
+                   s->eps, centred, true, NULL, NULL, 0, 0, 0, 0};
   const char *x = limn_cpu_at(b, &s->in[0]), *g = limn_cpu_at(b, &s->in[1]);
-  size_t bytes = (size_t)(2 * k.n * limn_dtype_size(s->out[0].dtype));
-  char *out = limn_cpu_at(b, &s->out[0]) + (size_t)t0 * bytes;
-  norm_fetch(&k, v->d[0], 2);
-  for (; t0 < t1; t0++, out += bytes) {
+  size_t bytes = (size_t)(2 * k.n * limn_dtype_size(part->dtype));
+  char *sums = limn_cpu_at(b, part) + (size_t)t0 * bytes;
+  char *out = both ? limn_cpu_at(b, &s->out[0]) : NULL;
+  norm_fetch(&k, v->d[0], both ? 3 : 2);
+  if (s->flag) k.weight = limn_cpu_at(b, &s->in[2]);
+  for (; t0 < t1; t0++, sums += bytes) {
     int64_t row = v->d[0] * t0 / s->ntiles;
     int64_t end = v->d[0] * (t0 + 1) / s->ntiles;
-    memset(out, 0, bytes);
+    memset(sums, 0, bytes);
     for (; row < end; row++) {
       int64_t at = row * k.n * k.size;
-      double *d = (double *)(void *)out;
-      float *f = (float *)(void *)out;
-      if (k.dtype == LIMN_F64)
-        norm_double_add(&k, (const double *)(const void *)(x + at),
-                        (const double *)(const void *)(g + at), d, d + k.n);
-      else
-        norm_add(&k, x + at, g + at, f, f + k.n);
+      norm_both(&k, x + at, g + at, sums, both ? out + at : NULL);
     }
   }
 }
@@ -194,7 +217,7 @@ static void norm_run(const limn_step *s, const limn_bind *b, int64_t t0,
   bool back = s->op == OP_layer_norm_back || s->op == OP_rms_norm_back;
   bool centred = s->op == OP_layer_norm || s->op == OP_layer_norm_back;
   norm_kernel k = {limn_cpu_bound(b)->loops, s->in[0].dtype, 0, v->d[1],
-                   s->eps, centred, back, NULL, NULL, 0, 0};
+                   s->eps, centred, back, NULL, NULL, 0, 0, 0, 0};
   const char *x = limn_cpu_at(b, &s->in[0]);
   const char *g = back ? limn_cpu_at(b, &s->in[1]) : x;
   char *out = limn_cpu_at(b, &s->out[0]);
@@ -209,7 +232,7 @@ static void norm_run(const limn_step *s, const limn_bind *b, int64_t t0,
                   (const double *)(const void *)(g + at),
                   (double *)(void *)(out + at));
     else if (back)
-      norm_back(&k, x + at, g + at, out + at);
+      norm_row_back(&k, x + at, g + at, out + at);
     else
       norm_row(&k, x + at, out + at);
   }
@@ -219,10 +242,11 @@ int limn_cpu_norm_prepare(limn_device *d, limn_step *s) {
   const limn_view *v = &s->in[0].v;
   int64_t per = norm_per_tile(v->d[1]);
   (void)d;
-  if (s->op == OP_layer_norm_sums || s->op == OP_rms_norm_sums) {
+  if (s->nout == 2 || s->op == OP_layer_norm_sums ||
+      s->op == OP_rms_norm_sums) {
     s->run = norm_run_sums;
-    s->ntiles = s->out[0].v.d[0];
-    s->cost_ns = (double)v->d[0] * (double)v->d[1] *
+    s->ntiles = s->out[s->nout - 1].v.d[0];
+    s->cost_ns = (double)v->d[0] * (double)v->d[1] * s->nout *
                  (s->in[0].dtype == LIMN_F64 ? 2 : 0.4);
     return 0;
   }

@@ -17,6 +17,7 @@ typedef struct {
   int64_t size, n, inner;
   bool log, back; /* back: the gradient, of a result y and its gradient g */
   size_t ahead, out_ahead; /* bytes that memory brings in early */
+  size_t first, again; /* of x, when it is read first and when once more */
 } row_kernel;
 
 /* -- rows -- */
@@ -52,21 +53,21 @@ static void row_one(const row_kernel *k, const char *x, char *out) {
   for (i = 0; i < k->n; i += n) {
     float most;
     n = LIMN_MIN(PIECE, k->n - i);
-    most = k->loops->peak(row_read(k, x, i, n, buf), n);
+    most = k->loops->peak(row_read(k, x, i, n, buf), n, k->first);
     m = LIMN_MAX(m, most);
   }
   /* Exponentials go straight to the result where they fit. */
   if (k->dtype == LIMN_F32 && !k->log) {
     float *to = (float *)(void *)out;
     total = k->loops->exp_row((const float *)(const void *)x, m, to, k->n,
-                              k->ahead, k->out_ahead);
+                              k->again, k->out_ahead);
     k->loops->scale(to, 1 / total, k->n);
     return;
   }
   for (i = 0; i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);
     p = row_read(k, x, i, n, buf);
-    sum += (double)k->loops->exp_row(p, m, e, n, k->ahead, 0);
+    sum += (double)k->loops->exp_row(p, m, e, n, k->again, 0);
   }
   for (i = 0; i < k->n; i += n) {
     n = LIMN_MIN(PIECE, k->n - i);
@@ -226,6 +227,8 @@ static void row_fetch(row_kernel *k, int64_t outer) {
   int64_t row = k->n * k->size, all = outer * row * (k->back ? 3 : 2);
   if (k->dtype != LIMN_F32 || k->inner != 1) return;
   k->ahead = limn_cpu_ahead(row, all);
+  k->first = row > CPU_LONG ? k->ahead : 0;
+  k->again = k->first ? 0 : k->ahead;
   k->out_ahead = all < LIMN_CPU_LARGE ? 0 : LIMN_CPU_AHEAD;
 }
 
@@ -236,7 +239,7 @@ static void row_run(const limn_step *s, const limn_bind *b, int64_t t0,
   bool back = s->op == OP_softmax_back || s->op == OP_log_softmax_back;
   bool logs = s->op == OP_log_softmax || s->op == OP_log_softmax_back;
   row_kernel k = {limn_cpu_bound(b)->loops, s->in[0].dtype, 0, v->d[1],
-                  v->d[2], logs, back, 0, 0};
+                  v->d[2], logs, back, 0, 0, 0, 0};
   const char *x = limn_cpu_at(b, &s->in[0]);
   const char *g = back ? limn_cpu_at(b, &s->in[1]) : x;
   char *out = limn_cpu_at(b, &s->out[0]);

@@ -222,6 +222,52 @@ describe("Gradients of", function()
   end)
 end)
 
+describe("Steps over rows", function()
+  it("give large tensors what they give a part of them, bit for bit",
+  function()
+    for _, n in ipairs {64, 1024, 3000} do
+      local rows = math.ceil(5e6 / n)
+      local x = limn.randn(rows, n)
+      local w, b = limn.randn(n), limn.randn(n)
+      local part = math.floor(rows / 3)
+      for name, f in pairs {
+        softmax = function(y) return y:softmax(2) end,
+        log_softmax = function(y) return y:log_softmax(2) end,
+        layer_norm = function(y)
+          return nn.layer_norm(y, {weight = w, bias = b})
+        end,
+        rms_norm = function(y) return nn.rms_norm(y, {weight = w}) end,
+        elementwise = function(y) return y * 2 + w end,
+        softmax_grad = limn.grad(function(y)
+          return (y:softmax(2) * w):sum()
+        end),
+        layer_norm_grad = limn.grad(function(y)
+          return (nn.layer_norm(y, {weight = w}) * b):sum()
+        end)} do
+        local want = f(x[{{part, part + 20}}])
+        local got = f(x)[{{part, part + 20}}]
+        assert.are.equal(0, (got - want):abs():max():item(), name .. " " .. n)
+      end
+      collectgarbage()
+    end
+  end)
+
+  it("give the gradients of layer norm, its weight and bias in one",
+  function()
+    local x, w = limn.randn(5, 7), limn.randn(7)
+    for _, name in ipairs {"layer_norm", "rms_norm"} do
+      local g = limn.trace(function(...)
+        return limn.grad(function(p)
+          return nn[name](p[1], {weight = p[2]}):square():sum()
+        end) {...}
+      end, x, w)
+      local text = g:explain(x, w)
+      assert.matches("norm " .. name .. "_back [^<]*%[1, 2, 7%] <%-", text)
+      assert.is_nil(text:find("norm " .. name .. "_sums", 1, true), text)
+    end
+  end)
+end)
+
 -- What batch norm takes of the channels, forwards and backwards: rows
 -- batch_norm_stats and batch_norm_sums.
 describe("Statistics of channels", function()
