@@ -165,6 +165,7 @@ check-cuda: CUDA = standin
 cuda_env = $(if $(filter standin,$(CUDA)),LIMN_CUDA_LIB='$(abspath \
   $(standin))' LIMN_NVRTC_LIB='$(abspath $(standin))' \
   LIMN_CUBLAS_LIB='$(abspath $(standin))' \
+  LIMN_CUDNN_LIB='$(abspath $(standin))' \
   LIMN_CACHE='$(abspath $(B))/cuda_standin/kernels')
 test: all $(programs)
 	$(cuda_env) LIMN_TEST_DEVICE='$(DEVICE)' LIMN_TEST_OP='$(OP)' busted $(ARGS)
@@ -174,7 +175,7 @@ check-cuda: all $(programs)
 	rm -rf $(standin_sources)
 	STANDIN_SOURCES=$(abspath $(standin_sources)) \
 	  $(MAKE) test DEVICE=cuda:0 CUDA=standin
-	$(cuda_env) LIMN_CUBLAS_LIB=off LIMN_CACHE= STANDIN_DRY=1 \
+	$(cuda_env) LIMN_CUBLAS_LIB=off LIMN_CUDNN_LIB=off LIMN_CACHE= STANDIN_DRY=1 \
 	  STANDIN_MEMORY=100000000000 STANDIN_SOURCES=$(standin_sources) \
 	  $(luajit) spec/support/kernels.lua cuda:0
 	seq $$(nproc) | xargs -P 0 -I{} \

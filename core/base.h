@@ -146,7 +146,7 @@ typedef struct {
   bool no_opencl, no_cuda; /* LIMN_DEVICES=cpu[,opencl][,cuda] */
   bool opencl_gpu; /* CPUs run what GPUs do */
   char opencl_lib[256], clblast_lib[256];
-  char cuda_lib[256], nvrtc_lib[256], cublas_lib[256];
+  char cuda_lib[256], nvrtc_lib[256], cublas_lib[256], cudnn_lib[256];
   char cache[512]; /* folder of compiled kernels; "": none is kept */
 } limn_flags;
 void limn_flags_read(limn_flags *f);

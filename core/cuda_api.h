@@ -1,7 +1,7 @@
-/* The part of CUDA that limn uses: driver, NVRTC, cuBLAS and cublasLt as types,
- * constants and one line per function, from which pointers are declared and
- * loaded. No CUDA header or library is needed to build. Names and numbers are
- * those of the documented C interfaces, CUDA 11.0 and later. */
+/* The part of CUDA that limn uses: driver, NVRTC, cuBLAS, cublasLt and cuDNN as
+ * types, constants and one line per function, from which pointers are declared
+ * and loaded. No CUDA header or library is needed to build. Names and numbers
+ * are those of the documented C interfaces, CUDA 11.0, cuDNN 8 and later. */
 #ifndef LIMN_CUDA_API_H
 #define LIMN_CUDA_API_H
 
@@ -31,6 +31,10 @@ typedef struct cublaslt_handle *cublaslt_handle;
 typedef struct cublaslt_desc *cublaslt_desc;     /* of a product */
 typedef struct cublaslt_layout *cublaslt_layout; /* of a matrix */
 typedef struct cublaslt_pref *cublaslt_pref;
+typedef struct cudnn_handle *cudnn_handle;
+typedef struct cudnn_tensor *cudnn_tensor; /* descriptions */
+typedef struct cudnn_filter *cudnn_filter;
+typedef struct cudnn_conv *cudnn_conv;
 
 enum { /* results of the driver */
   CU_OK = 0,
@@ -257,6 +261,79 @@ typedef struct { /* what the heuristic found */
      const void *, cublaslt_layout, void *, cublaslt_layout,                \
      const uint64_t *, void *, size_t, cu_stream))
 
+enum {
+  CUDNN_OK = 0,
+  CUDNN_F32 = 0,
+  CUDNN_F64 = 1,
+  CUDNN_F16 = 2,
+  CUDNN_BF16 = 9,
+  CUDNN_NCHW = 0,
+  CUDNN_CORRELATION = 1, /* the window is not turned */
+  CUDNN_DETERMINISTIC = 1,
+  CUDNN_DEFAULT_MATH = 0,
+  CUDNN_TENSOR_MATH = 1,
+  CUDNN_FMA_MATH = 3 /* no TensorFloat-32 */
+};
+
+typedef struct { /* an algorithm, as the heuristics rate it */
+  int algo, status;
+  float time;
+  size_t memory; /* of its workspace */
+  int determinism, math;
+  int reserved[3];
+} cudnn_found;
+
+/* alpha and beta lie in host memory: float, or double for double. Data is the
+ * gradient of x, Filter that of w. */
+#define CUDNN_FUNCTIONS(F)                                                  \
+  F(Create, cudnnCreate, (cudnn_handle *))                                  \
+  F(Destroy, cudnnDestroy, (cudnn_handle))                                  \
+  F(SetStream, cudnnSetStream, (cudnn_handle, cu_stream))                   \
+  F(CreateTensor, cudnnCreateTensorDescriptor, (cudnn_tensor *))            \
+  F(DestroyTensor, cudnnDestroyTensorDescriptor, (cudnn_tensor))            \
+  F(SetTensor, cudnnSetTensorNdDescriptor,                                  \
+    (cudnn_tensor, int, int, const int *, const int *))                     \
+  F(CreateFilter, cudnnCreateFilterDescriptor, (cudnn_filter *))            \
+  F(DestroyFilter, cudnnDestroyFilterDescriptor, (cudnn_filter))            \
+  F(SetFilter, cudnnSetFilterNdDescriptor,                                  \
+    (cudnn_filter, int, int, int, const int *))                             \
+  F(CreateConv, cudnnCreateConvolutionDescriptor, (cudnn_conv *))           \
+  F(DestroyConv, cudnnDestroyConvolutionDescriptor, (cudnn_conv))           \
+  F(SetConv, cudnnSetConvolutionNdDescriptor,                               \
+    (cudnn_conv, int, const int *, const int *, const int *, int, int))     \
+  F(SetGroups, cudnnSetConvolutionGroupCount, (cudnn_conv, int))            \
+  F(SetMath, cudnnSetConvolutionMathType, (cudnn_conv, int))                \
+  F(FindForward, cudnnGetConvolutionForwardAlgorithm_v7,                    \
+    (cudnn_handle, cudnn_tensor, cudnn_filter, cudnn_conv, cudnn_tensor,    \
+     int, int *, cudnn_found *))                                            \
+  F(FindData, cudnnGetConvolutionBackwardDataAlgorithm_v7,                  \
+    (cudnn_handle, cudnn_filter, cudnn_tensor, cudnn_conv, cudnn_tensor,    \
+     int, int *, cudnn_found *))                                            \
+  F(FindFilter, cudnnGetConvolutionBackwardFilterAlgorithm_v7,              \
+    (cudnn_handle, cudnn_tensor, cudnn_tensor, cudnn_conv, cudnn_filter,    \
+     int, int *, cudnn_found *))                                            \
+  F(ForwardSpace, cudnnGetConvolutionForwardWorkspaceSize,                  \
+    (cudnn_handle, cudnn_tensor, cudnn_filter, cudnn_conv, cudnn_tensor,    \
+     int, size_t *))                                                        \
+  F(DataSpace, cudnnGetConvolutionBackwardDataWorkspaceSize,                \
+    (cudnn_handle, cudnn_filter, cudnn_tensor, cudnn_conv, cudnn_tensor,    \
+     int, size_t *))                                                        \
+  F(FilterSpace, cudnnGetConvolutionBackwardFilterWorkspaceSize,            \
+    (cudnn_handle, cudnn_tensor, cudnn_tensor, cudnn_conv, cudnn_filter,    \
+     int, size_t *))                                                        \
+  F(Forward, cudnnConvolutionForward,                                       \
+    (cudnn_handle, const void *, cudnn_tensor, const void *, cudnn_filter,  \
+     const void *, cudnn_conv, int, void *, size_t, const void *,           \
+     cudnn_tensor, void *))                                                 \
+  F(Data, cudnnConvolutionBackwardData,                                     \
+    (cudnn_handle, const void *, cudnn_filter, const void *, cudnn_tensor,  \
+     const void *, cudnn_conv, int, void *, size_t, const void *,           \
+     cudnn_tensor, void *))                                                 \
+  F(Filter, cudnnConvolutionBackwardFilter,                                 \
+    (cudnn_handle, const void *, cudnn_tensor, const void *, cudnn_tensor,  \
+     const void *, cudnn_conv, int, void *, size_t, const void *,           \
+     cudnn_filter, void *))
+
 #define CU_POINTER(name, symbol, args) int(CU_CALL *name) args;
 typedef struct {
   CU_FUNCTIONS(CU_POINTER)
@@ -272,6 +349,9 @@ typedef struct {
 typedef struct {
   CUBLASLT_FUNCTIONS(CU_POINTER)
 } cublaslt_api;
+typedef struct {
+  CUDNN_FUNCTIONS(CU_POINTER)
+} cudnn_api;
 #undef CU_POINTER
 
 #endif

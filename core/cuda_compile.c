@@ -17,7 +17,7 @@ static const char *compile_find(limn_context *c, cuda_libs *l) {
   static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12",
                                       "libnvrtc.so.11.2", "libnvrtc.so"};
   const char *named = c->flags.nvrtc_lib;
-  l->rtc_lib = cuda_open_library(l, named, names, LIMN_COUNT(names));
+  l->rtc_lib = cuda_open_release(l, named, names, LIMN_COUNT(names));
   if (l->rtc_lib) return cuda_load(l->rtc_lib, &l->rtc, compile_symbols);
   limn_device_note(c,
                    "cuda: cannot load %s, the compiler for kernels; install "

@@ -33,7 +33,7 @@ static void gemm_load(limn_context *c, cuda_libs *l) {
   if (l->blas_tried) return;
   l->blas_tried = true;
   if (!strcmp(named, "off")) return;
-  l->blas_lib = cuda_open_library(l, named, names, LIMN_COUNT(names));
+  l->blas_lib = cuda_open_release(l, named, names, LIMN_COUNT(names));
   if (!l->blas_lib) {
     limn_device_note(c, "cuda: cannot load %s, products are slower without",
                      named[0] ? named : "libcublas.so.13, .12 or .11");
@@ -157,13 +157,12 @@ static void lt_free(cuda_dev *d, lt_plan *p) {
   limn_free(d->gpu.c, p, sizeof *p);
 }
 
-void cuda_gemm_free(limn_gpu *g, limn_gpu_gemm *m) {
+static void lt_end(limn_gpu *g, limn_gpu_call *call) {
   cuda_dev *d = cuda_of(g);
-  if (m->plan && cuda_enter(d) == 0) {
-    lt_free(d, m->plan);
+  if (cuda_enter(d) == 0) {
+    lt_free(d, call->plan);
     cuda_leave(d);
   }
-  m->plan = NULL;
 }
 
 /* Rows and columns are those of the memory, read column by column. */
@@ -215,25 +214,27 @@ static int lt_search(cuda_dev *d, lt_plan *p, uint32_t align,
   return code ? code : n < 1 || found->state;
 }
 
-/* Leaves m->plan NULL where cublasLt cannot or knows no way. */
-static void lt_make(cuda_dev *d, limn_gpu_gemm *m) {
+/* NULL where cublasLt cannot or knows no way. */
+static lt_plan *lt_make(cuda_dev *d, const limn_gpu_gemm *m) {
   lt_plan *p = limn_alloc(d->gpu.c, sizeof *p);
   int code;
   if (!p) {
     limn_error_clear(d->gpu.c);
-    return;
+    return NULL;
   }
   code = lt_describe(&d->l->lt, p, m);
   if (!code)
     code = lt_search(d, p, (uint32_t)limn_dtype_size(m->dtype),
                      &p->found[LT_LOOSE]);
   if (!code) code = lt_search(d, p, 16, &p->found[LT_ALIGNED]);
-  if (code) lt_free(d, p);
-  else m->plan = p;
+  if (!code) return p;
+  lt_free(d, p);
+  return NULL;
 }
 
-static int lt_run(cuda_dev *d, const limn_gpu_gemm *m, const cu_ptr at[4]) {
-  lt_plan *p = m->plan;
+static int lt_run(cuda_dev *d, const limn_gpu_call *call, const cu_ptr at[4]) {
+  const limn_gpu_gemm *m = &call->gemm;
+  lt_plan *p = call->plan;
   const cublaslt_api *f = &d->l->lt;
   bool aligned = ((at[0] | at[1] | at[2] | at[3]) & 15) == 0;
   const cublaslt_found *found = &p->found[aligned ? LT_ALIGNED : LT_LOOSE];
@@ -252,23 +253,14 @@ static bool gemm_fits(int64_t v) { return v <= INT_MAX; }
 
 /* Small products are one launch of a kernel of our own, which a replay can
  * bind to other operands. */
-bool cuda_gemm_worth(limn_gpu *g, limn_gpu_gemm *m) {
-  cuda_dev *d = cuda_of(g);
+static bool gemm_worth(const cuda_dev *d, const limn_gpu_gemm *m) {
   double work = (double)m->m * (double)m->n * (double)m->k * (double)m->batch;
   bool half = m->dtype == LIMN_F16 || m->dtype == LIMN_BF16;
   if (m->dtype == LIMN_BF16 && d->arch < 80) return false;
   if (work < (half && m->m >= 16 && m->n >= 16 ? 1 << 18 : 1 << 21))
     return false;
-  if (!gemm_fits(m->m) || !gemm_fits(m->n) || !gemm_fits(m->k) ||
-      !gemm_fits(m->lda) || !gemm_fits(m->ldb) || !gemm_fits(m->batch))
-    return false;
-  if (!gemm_open(d)) return false;
-  if (m->bias && d->lt && m->batch == 1 && cuda_enter(d) == 0) {
-    lt_make(d, m);
-    cuda_leave(d);
-  }
-  m->bias = m->plan != NULL;
-  return true;
+  return gemm_fits(m->m) && gemm_fits(m->n) && gemm_fits(m->k) &&
+         gemm_fits(m->lda) && gemm_fits(m->ldb) && gemm_fits(m->batch);
 }
 
 static int gemm_plain(cuda_dev *d, const limn_gpu_gemm *m, const cu_ptr at[4]) {
@@ -287,18 +279,30 @@ static int gemm_plain(cuda_dev *d, const limn_gpu_gemm *m, const cu_ptr at[4]) {
                         m->m * m->n, (int)m->batch, by, CUBLAS_ALGO_DEFAULT);
 }
 
-int cuda_gemm(limn_gpu *g, const limn_gpu_gemm *m, void *const mem[4],
-              const int64_t off[4]) {
+static int gemm_run(limn_gpu *g, const limn_gpu_call *call, void *const *mem,
+                    const int64_t *off) {
   cuda_dev *d = cuda_of(g);
   cu_ptr at[4] = {0, 0, 0, 0};
   int i, code;
-  for (i = 0; i < 3 + m->bias; i++)
-    at[i] = cuda_ptr(mem[i]) +
-            (cu_ptr)(off[i] * (int64_t)limn_dtype_size(m->dtype));
+  for (i = 0; i < call->n; i++) at[i] = cuda_operand(call, mem[i], off[i]);
   LIMN_TRY(cuda_enter(d));
-  code = m->plan ? lt_run(d, m, at) : gemm_plain(d, m, at);
+  code = call->plan ? lt_run(d, call, at) : gemm_plain(d, &call->gemm, at);
   cuda_leave(d);
   if (!code) return 0;
   return limn_fail(g->c, LIMN_EDEVICE, "CUDA: cuBLAS failed with error %d",
                    code);
+}
+
+bool cuda_gemm_worth(limn_gpu *g, limn_gpu_call *call) {
+  cuda_dev *d = cuda_of(g);
+  limn_gpu_gemm *m = &call->gemm;
+  if (!gemm_worth(d, m) || !gemm_open(d)) return false;
+  if (m->bias && d->lt && m->batch == 1 && cuda_enter(d) == 0) {
+    call->plan = lt_make(d, m);
+    cuda_leave(d);
+  }
+  m->bias = call->plan != NULL;
+  call->run = gemm_run;
+  call->end = lt_end;
+  return true;
 }

@@ -1,8 +1,8 @@
-/* CUDA devices: the driver API, NVRTC and cuBLAS, looked for at run time. Each
- * device uses its primary context, which other CUDA code of the process
- * shares, and one stream of its own, on which all is in order. A context is
- * made when the device is first used. What is not particular to CUDA is in
- * gpu.c. */
+/* CUDA devices: the driver API, NVRTC, cuBLAS and cuDNN, looked for at run
+ * time. Each device uses its primary context, which other CUDA code of the
+ * process shares, and one stream of its own, on which all is in order. A
+ * context is made when the device is first used. What is not particular to CUDA
+ * is in gpu.c. */
 #include <stdio.h>
 
 #include "dev_cuda.h"
@@ -106,6 +106,7 @@ static void cuda_context_free(cuda_dev *d) {
   limn_gpu_close(&d->gpu);
   if (!in) return;
   cuda_blas_close(d);
+  cuda_dnn_close(d);
   cuda_ring_free(d);
   /* What was freed in the stream's order is free once the stream is done. */
   f->StreamSynchronize(d->stream);
@@ -174,8 +175,7 @@ static const limn_gpu_driver cuda_driver = {
     .unkernel = cuda_unkernel,
     .start = cuda_start,
     .gemm_worth = cuda_gemm_worth,
-    .gemm = cuda_gemm,
-    .gemm_free = cuda_gemm_free,
+    .conv_worth = cuda_conv_worth,
     .record = cuda_record,
     .node = cuda_node,
     .recorded = cuda_recorded,
@@ -203,16 +203,14 @@ static const cuda_symbol cuda_graph_symbols[] = {
     CU_GRAPH_FUNCTIONS(CUDA_SYMBOL){NULL, 0}};
 #undef CUDA_SYMBOL
 
-void *cuda_open_library(const cuda_libs *l, const char *named,
-                        const char *const *names, int n) {
+void *cuda_open_library(const char *named, const char *const *names, int n,
+                        int first) {
   char path[320];
   const char *one = named;
-  int version = 0, newer, i; /* 12080: release 12.8 */
+  int i;
   if (named[0]) return limn_dl_open(&one, 1);
-  if (l->f.DriverGetVersion(&version)) version = 13000;
-  newer = LIMN_MIN(LIMN_MAX(13 - version / 1000, 0), 2);
   for (i = 0; i < n; i++) {
-    const char *name = names[(i + newer) % n];
+    const char *name = names[(i + first) % n];
     void *lib = limn_dl_open(&name, 1);
     if (lib) return lib;
     snprintf(path, sizeof path, "/usr/local/cuda/lib64/%s", name);
@@ -221,6 +219,14 @@ void *cuda_open_library(const cuda_libs *l, const char *named,
     if (lib) return lib;
   }
   return NULL;
+}
+
+void *cuda_open_release(const cuda_libs *l, const char *named,
+                        const char *const *names, int n) {
+  int version = 0; /* 12080: release 12.8 */
+  if (l->f.DriverGetVersion(&version)) version = 13000;
+  return cuda_open_library(named, names, n,
+                           LIMN_MIN(LIMN_MAX(13 - version / 1000, 0), 2));
 }
 
 /* The libraries stay loaded: they have threads and exit handlers of their own,

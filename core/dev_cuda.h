@@ -8,7 +8,7 @@
 /* The loaded libraries, shared by the devices that one context opens. */
 typedef struct {
   int refs;
-  void *lib, *rtc_lib, *blas_lib;
+  void *lib, *rtc_lib, *blas_lib, *dnn_lib;
   cu_api f;
   bool pools, graphs; /* whether the driver has all their functions */
   nvrtc_api rtc;
@@ -18,6 +18,8 @@ typedef struct {
   cublas_api blas; /* where blas_lib is there */
   bool has_lt;
   cublaslt_api lt;
+  bool dnn_tried;
+  cudnn_api dnn; /* where dnn_lib is there */
 } cuda_libs;
 
 /* Pinned memory through which transfers go, part after part. A part is used
@@ -45,7 +47,8 @@ typedef struct {
   cuda_ring ring;
   cublas_handle blas;
   cublaslt_handle lt;
-  bool blas_failed; /* it does not start */
+  cudnn_handle dnn;
+  bool blas_failed, dnn_failed; /* it does not start */
   void *workspace; /* of cuBLAS: its own would be allocated in a capture */
   size_t workspace_size;
 } cuda_dev;
@@ -53,6 +56,11 @@ typedef struct {
 static inline cuda_dev *cuda_of(limn_gpu *g) { return (cuda_dev *)(void *)g; }
 static inline cu_ptr cuda_ptr(const void *mem) {
   return (cu_ptr)(uintptr_t)mem;
+}
+/* Where an operand of a call begins. */
+static inline cu_ptr cuda_operand(const limn_gpu_call *call, const void *mem,
+                                  int64_t off) {
+  return cuda_ptr(mem) + (cu_ptr)(off * limn_dtype_size(call->dtype));
 }
 
 /* dev_cuda.c */
@@ -69,11 +77,13 @@ typedef struct {
   size_t at; /* of the pointer, in the interface */
 } cuda_symbol;
 const char *cuda_load(void *lib, void *api, const cuda_symbol *list);
-/* Load the first of the names, each also where the toolkit installs; `named`,
- * if not empty, is the only one tried. The names are of releases 13, 12, 11 and
- * any; one that is newer than the driver, which may not run what it makes, is
- * tried last. */
-void *cuda_open_library(const cuda_libs *l, const char *named,
+/* Load the first of the names, each also where the toolkit installs, from
+ * names[first] on and around; `named`, if not empty, is the only one tried. */
+void *cuda_open_library(const char *named, const char *const *names, int n,
+                        int first);
+/* The names are of releases 13, 12, 11 and any; one that is newer than the
+ * driver, which may not run what it makes, is tried last. */
+void *cuda_open_release(const cuda_libs *l, const char *named,
                         const char *const *names, int n);
 
 /* cuda_memory.c: entries of the driver. */
@@ -106,12 +116,12 @@ void cuda_cache_put(limn_context *c, const cuda_key *key, const char *data,
                     size_t size);
 void cuda_cache_drop(limn_context *c, const cuda_key *key);
 
-/* cuda_gemm.c */
-bool cuda_gemm_worth(limn_gpu *g, limn_gpu_gemm *m);
-int cuda_gemm(limn_gpu *g, const limn_gpu_gemm *m, void *const mem[4],
-              const int64_t off[4]);
-void cuda_gemm_free(limn_gpu *g, limn_gpu_gemm *m);
+/* cuda_gemm.c, cuda_conv.c */
+bool cuda_gemm_worth(limn_gpu *g, limn_gpu_call *call);
 void cuda_blas_close(cuda_dev *d);
+bool cuda_conv_worth(limn_gpu *g, const limn_step *s, limn_gpu_call *call,
+                     size_t *workspace);
+void cuda_dnn_close(cuda_dev *d);
 
 /* cuda_graph.c: launches that are recorded once and then replayed. */
 int cuda_record(limn_gpu *g);

@@ -200,23 +200,10 @@ static int cl_start(limn_gpu *g, const limn_gpu_launch *l, void *const *mem,
 
 /* -- Products by CLBlast --------------------------------------------------- */
 
-/* CLBlast compiles a routine for seconds at its first call and is tuned for
- * GPUs; on a CPU only if the user named the library, or for huge products. */
-static bool cl_gemm_worth(limn_gpu *g, limn_gpu_gemm *m) {
+static int cl_gemm(limn_gpu *g, const limn_gpu_call *call, void *const *mem,
+                   const int64_t *off) {
   cl_dev *d = cl_of(g);
-  double work = (double)m->m * (double)m->n * (double)m->k * (double)m->batch;
-  if (m->dtype == LIMN_F32 ? !d->l->sgemm
-                           : m->dtype != LIMN_F64 || !d->l->dgemm)
-    return false;
-  m->bias = false;
-  if (m->m < 8 || m->n < 8) return false;
-  if (g->c->flags.clblast_lib[0]) return work >= 1 << 15;
-  return !g->cpu && work >= 1 << 21;
-}
-
-static int cl_gemm(limn_gpu *g, const limn_gpu_gemm *m, void *const mem[4],
-                   const int64_t off[4]) {
-  cl_dev *d = cl_of(g);
+  const limn_gpu_gemm *m = &call->gemm;
   int ta = m->ta ? CL_BLAS_YES : CL_BLAS_NO;
   int tb = m->tb ? CL_BLAS_YES : CL_BLAS_NO;
   size_t M = (size_t)m->m, N = (size_t)m->n, K = (size_t)m->k;
@@ -235,6 +222,22 @@ static int cl_gemm(limn_gpu *g, const limn_gpu_gemm *m, void *const mem[4],
   return code ? cl_fail(d, code, "CLBlast's gemm") : 0;
 }
 
+/* CLBlast compiles a routine for seconds at its first call and is tuned for
+ * GPUs; on a CPU only if the user named the library, or for huge products. */
+static bool cl_gemm_worth(limn_gpu *g, limn_gpu_call *call) {
+  cl_dev *d = cl_of(g);
+  limn_gpu_gemm *m = &call->gemm;
+  double work = (double)m->m * (double)m->n * (double)m->k * (double)m->batch;
+  if (m->dtype == LIMN_F32 ? !d->l->sgemm
+                           : m->dtype != LIMN_F64 || !d->l->dgemm)
+    return false;
+  m->bias = false;
+  call->run = cl_gemm;
+  if (m->m < 8 || m->n < 8) return false;
+  if (g->c->flags.clblast_lib[0]) return work >= 1 << 15;
+  return !g->cpu && work >= 1 << 21;
+}
+
 static const limn_gpu_driver cl_driver = {
     .mem_new = cl_mem_new,
     .mem_del = cl_mem_del,
@@ -247,7 +250,6 @@ static const limn_gpu_driver cl_driver = {
     .unkernel = cl_unkernel,
     .start = cl_start,
     .gemm_worth = cl_gemm_worth,
-    .gemm = cl_gemm,
 };
 
 /* -- Opening --------------------------------------------------------------- */

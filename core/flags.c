@@ -25,6 +25,7 @@
  *   LIMN_CUDA_LIB     path of the CUDA driver, libcuda.so.1
  *   LIMN_NVRTC_LIB    path of NVRTC, CUDA's compiler for kernels
  *   LIMN_CUBLAS_LIB   path of cuBLAS, for products; "off": own kernels
+ *   LIMN_CUDNN_LIB    path of cuDNN, for convolutions; "off": own kernels
  *   LIMN_CACHE        folder for compiled CUDA kernels, which may be removed at
  *                     any time; "off" or "": none is kept. Default: limn in
  *                     $XDG_CACHE_HOME or in ~/.cache
@@ -136,6 +137,7 @@ void limn_flags_read(limn_flags *f) {
   flags_path(f->cuda_lib, sizeof f->cuda_lib, "LIMN_CUDA_LIB");
   flags_path(f->nvrtc_lib, sizeof f->nvrtc_lib, "LIMN_NVRTC_LIB");
   flags_path(f->cublas_lib, sizeof f->cublas_lib, "LIMN_CUBLAS_LIB");
+  flags_path(f->cudnn_lib, sizeof f->cudnn_lib, "LIMN_CUDNN_LIB");
   flags_cache(f->cache, sizeof f->cache);
 }
 

@@ -55,12 +55,6 @@ void limn_gpu_ptr(limn_gpu_args *a, int kind, int at);
 /* Whether the numbers travel in a buffer: more than a kernel can take. */
 bool limn_gpu_table(const limn_gpu_args *a);
 
-/* Where an operand of a recorded product lies, if it moves otherwise. */
-typedef struct {
-  void *mem, *code; /* code: copies it there, or from there */
-  size_t bytes;
-} limn_gpu_still;
-
 /* A product for the vendor's library: row-major out[m, n] = a b (+ bias[n]),
  * where the matrices of each batch entry lie `stride` elements after the one
  * before. */
@@ -70,10 +64,29 @@ typedef struct {
   bool ta, tb;              /* stored transposed */
   int64_t lda, ldb, sa, sb; /* leading dims, batch strides */
   bool bias, tf32;          /* tf32: float32 may be rounded to TensorFloat-32 */
-  void *plan;               /* the driver's, see gemm_worth */
-  uint8_t moves;            /* bits of operands that a replay saw move */
-  limn_gpu_still still[4];  /* of out, a, b, bias; see gpu_replay.c */
 } limn_gpu_gemm;
+
+/* Where an operand of a recorded call lies, if it moves otherwise. */
+typedef struct {
+  void *mem, *code; /* code: copies it there, or from there */
+  size_t bytes;
+} limn_gpu_still;
+
+/* A call of the vendor's library in the place of a kernel. Its operands are
+ * the launch's pointers, the result first, and its numbers their offsets, in
+ * elements; temporaries come last. */
+#define LIMN_GPU_OPERANDS 4
+typedef struct limn_gpu_call {
+  int (*run)(limn_gpu *g, const struct limn_gpu_call *call, void *const *mem,
+             const int64_t *off);
+  void (*end)(limn_gpu *g, struct limn_gpu_call *call); /* frees the plan */
+  void *plan; /* the driver's, or NULL */
+  limn_gpu_gemm gemm; /* of products */
+  int dtype, n;       /* of the operands, of which there are n */
+  int64_t extent[LIMN_GPU_OPERANDS]; /* elements from its first to its last */
+  uint8_t moves; /* bits of operands that a replay saw move */
+  limn_gpu_still still[LIMN_GPU_OPERANDS]; /* see gpu_replay.c */
+} limn_gpu_call;
 
 typedef struct limn_gpu_launch {
   struct limn_gpu_launch *next;
@@ -81,7 +94,7 @@ typedef struct limn_gpu_launch {
   size_t groups[3];
   uint32_t local; /* work-items in a group, along the first dim */
   limn_gpu_args args;
-  limn_gpu_gemm *gemm; /* or NULL; then mem and num are out, a, b, bias */
+  limn_gpu_call *call; /* or NULL: a kernel */
 } limn_gpu_launch;
 typedef struct { /* step->code */
   limn_gpu_launch *first, *last;
@@ -108,12 +121,13 @@ typedef struct limn_gpu_driver {
   /* Start a kernel with these pointers and numbers. */
   int (*start)(limn_gpu *g, const limn_gpu_launch *l, void *const *mem,
                const int64_t *num);
-  /* Products by the vendor's library, or NULL. worth: whether to use it; may
-   * make m->plan, and clears m->bias where that has to be added apart. */
-  bool (*gemm_worth)(limn_gpu *g, limn_gpu_gemm *m);
-  int (*gemm)(limn_gpu *g, const limn_gpu_gemm *m, void *const mem[4],
-              const int64_t off[4]);
-  void (*gemm_free)(limn_gpu *g, limn_gpu_gemm *m); /* or NULL: no plans */
+  /* Whether a product (call->gemm) or a CONV step is for the vendor's library;
+   * then `call` gets what runs it. NULL: never. gemm_worth clears gemm.bias
+   * where that has to be added apart; a convolution may want a workspace, as
+   * its last pointer. */
+  bool (*gemm_worth)(limn_gpu *g, limn_gpu_call *call);
+  bool (*conv_worth)(limn_gpu *g, const limn_step *s, limn_gpu_call *call,
+                     size_t *workspace);
   /* Replays, where g->replays. Between record and recorded what is started is
    * noted, not run; node gives the handle of what was started last. recorded
    * makes a replay of it in the place of the one that is there (NULL: give up
@@ -182,7 +196,7 @@ int limn_gpu_launch_all(limn_device *d, const limn_step *s, uint32_t n,
                         const limn_bind *b, uint32_t *failed);
 int limn_gpu_fault_memory(limn_gpu *g);
 void limn_gpu_forget(limn_gpu *g, limn_gpu_code *code); /* its replay */
-void limn_gpu_still_free(limn_device *d, limn_gpu_gemm *m);
+void limn_gpu_still_free(limn_device *d, limn_gpu_call *call);
 /* gpu_step.c */
 int limn_gpu_prepare(limn_device *d, limn_step *s);
 void limn_gpu_discard(limn_device *d, limn_step *s);

@@ -201,13 +201,29 @@ static int conv_launch(gpu_job *j, const conv_form *f, const conv_tile *t,
   return a->rc;
 }
 
+static int conv_library(gpu_job *j, limn_gpu_call *call, size_t workspace) {
+  const limn_step *s = j->s;
+  const limn_operand *o[3] = {&s->out[0], &s->in[0], &s->in[1]};
+  int rc = limn_gpu_library(j, call, o, 3);
+  if (call->plan) call->end(j->g, call);
+  if (rc < 0 || !workspace) return rc;
+  j->code->temp[0] = workspace;
+  limn_gpu_ptr(&j->code->last->args, LIMN_GPU_TEMP, 0);
+  return 0;
+}
+
 int limn_gpu_conv(gpu_job *j) {
+  const limn_gpu_driver *drv = j->g->drv;
+  limn_gpu_call call = {0};
+  size_t workspace = 0;
   conv_form f;
   const conv_tile *t;
   limn_gpu_launch *l;
   int64_t total = limn_numel(j->s->out[0].v.ndim, j->s->out[0].v.d);
   int64_t splits, chunk, groups;
   if (total == 0) return 0;
+  if (drv->conv_worth && drv->conv_worth(j->g, j->s, &call, &workspace))
+    return conv_library(j, &call, workspace);
   conv_read(j->s, &f);
   t = conv_choose(&f);
   groups = conv_cut(f.n, t->n) * conv_cut(f.m, t->m) * f.phases *

@@ -55,6 +55,11 @@ static inline void step_offset(limn_gpu_launch *l, const limn_operand *o) {
   limn_gpu_num_patch(&l->args, LIMN_GPU_OFFSET, o->dtype, o->slot, o->v.offset);
 }
 
+/* gpu_step.c: a launch of the vendor's library. The call's plan is the launch's
+ * from then on. */
+int limn_gpu_library(gpu_job *j, limn_gpu_call *call,
+                     const limn_operand *const *operand, int n);
+void limn_gpu_call_free(limn_device *d, limn_gpu_call *call);
 /* gpu_lines.c: how many work-items share a line of n elements, and how many
  * groups that makes. */
 int limn_gpu_lanes(const limn_gpu *g, int64_t lines, int64_t n, bool side);

@@ -82,7 +82,7 @@ int limn_gpu_launch_read(limn_gpu *g, const limn_gpu_launch *l,
 int limn_gpu_launch_start(limn_gpu *g, const limn_gpu_launch *l,
                           const limn_gpu_run *a) {
   g->c->count.kernels++;
-  return l->gemm ? g->drv->gemm(g, l->gemm, a->mem, a->num)
+  return l->call ? l->call->run(g, l->call, a->mem, a->num)
                  : g->drv->start(g, l, a->mem, a->num);
 }
 

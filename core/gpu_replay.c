@@ -3,7 +3,7 @@
  * (1) A replay stands for the steps between two that need the host. The first
  * run starts them one by one, the second is recorded, later ones replay.
  * (2) Kernels whose pointers or numbers differ from the last run's are given
- * the new ones. (3) The vendor's products take none: an operand that was seen
+ * the new ones. (3) The vendor's calls take none: an operand that was seen
  * to move is from then on copied to or from a place that stays, by a kernel of
  * our own. (4) What differs otherwise costs a new recording; where that happens
  * often the replay is given up. */
@@ -42,16 +42,6 @@ typedef struct {
 
 enum { STILL_MOST = 4 << 20 }; /* bytes; above that launches cost little */
 
-/* Elements from the first to the last of operand j: out, a, b or bias. */
-static int64_t still_extent(const limn_gpu_gemm *m, int j) {
-  int64_t rows = j == 1 ? (m->ta ? m->k : m->m) : m->tb ? m->n : m->k;
-  int64_t cols = j == 1 ? (m->ta ? m->m : m->k) : m->tb ? m->k : m->n;
-  if (j == 0) return m->batch * m->m * m->n;
-  if (j == 3) return m->n;
-  return (rows - 1) * (j == 1 ? m->lda : m->ldb) + cols +
-         (m->batch - 1) * (j == 1 ? m->sa : m->sb);
-}
-
 /* A copy of n elements between what stays, slot 0, and what moves, slot 1. */
 static int still_code(limn_device *d, int dtype, int64_t n, bool out,
                       void **code) {
@@ -72,27 +62,27 @@ static int still_code(limn_device *d, int dtype, int64_t n, bool out,
   return 0;
 }
 
-/* Operand j of a product gets a place that stays. */
-static int still_make(limn_device *d, limn_gpu_gemm *m, int j) {
+/* Operand j of a call gets a place that stays. */
+static int still_make(limn_device *d, limn_gpu_call *call, int j) {
   limn_gpu *g = d->impl;
-  limn_gpu_still *p = &m->still[j];
-  int64_t n = still_extent(m, j);
-  size_t bytes = (size_t)(n * limn_dtype_size(m->dtype));
-  if (p->code || !(m->moves >> j & 1)) return 0;
+  limn_gpu_still *p = &call->still[j];
+  int64_t n = call->extent[j];
+  size_t bytes = (size_t)(n * limn_dtype_size(call->dtype));
+  if (p->code || !(call->moves >> j & 1)) return 0;
   if (bytes > STILL_MOST)
     return limn_fail(g->c, LIMN_EUNSUPPORTED, "an operand is too large");
-  LIMN_TRY(still_code(d, m->dtype, n, j == 0, &p->code));
+  LIMN_TRY(still_code(d, call->dtype, n, j == 0, &p->code));
   p->bytes = bytes;
   return limn_gpu_take(g, bytes, &p->mem);
 }
 
-void limn_gpu_still_free(limn_device *d, limn_gpu_gemm *m) {
+void limn_gpu_still_free(limn_device *d, limn_gpu_call *call) {
   int j;
-  for (j = 0; j < 4; j++) {
-    limn_step s = {.code = m->still[j].code};
+  for (j = 0; j < call->n; j++) {
+    limn_gpu_still *p = &call->still[j];
+    limn_step s = {.code = p->code};
     limn_gpu_discard(d, &s);
-    if (m->still[j].mem)
-      limn_gpu_give(d->impl, m->still[j].mem, m->still[j].bytes);
+    if (p->mem) limn_gpu_give(d->impl, p->mem, p->bytes);
   }
 }
 
@@ -120,16 +110,16 @@ static void replay_note(limn_gpu_replay *r, uint32_t k, const limn_gpu_run *a) {
   memcpy(w + args->nmem, a->num, args->nnum * sizeof *w);
 }
 
-/* Which operands of a product lie elsewhere than in the last run. */
+/* Which operands of a call lie elsewhere than in the last run. */
 static void replay_moved(const limn_gpu_replay *r, uint32_t k,
                          const limn_gpu_run *a) {
   const limn_gpu_launch *l = r->l[k].l;
   const int64_t *w = replay_words(r, k);
   uint32_t j;
-  for (j = 0; j < l->args.nmem; j++)
+  for (j = 0; j < (uint32_t)l->call->n; j++)
     if (w[j] != (int64_t)(intptr_t)a->mem[j] ||
         w[l->args.nmem + j] != a->num[j])
-      l->gemm->moves |= (uint8_t)(1u << j);
+      l->call->moves |= (uint8_t)(1u << j);
 }
 
 static int replay_add(replay_walk *w, const limn_gpu_launch *l,
@@ -147,7 +137,7 @@ static int replay_add(replay_walk *w, const limn_gpu_launch *l,
   r->nword += words;
   r->n = k + 1;
   replay_note(r, k, a);
-  if (!l->gemm) LIMN_TRY(g->drv->node(g, &r->l[k].node));
+  if (!l->call) LIMN_TRY(g->drv->node(g, &r->l[k].node));
   return 1;
 }
 
@@ -178,11 +168,11 @@ static int replay_one(replay_walk *w, const limn_gpu_launch *l,
   } while (0)
 
 /* The copy of operand j, which `a` has where it moves. */
-static int replay_still(replay_walk *w, const limn_gpu_gemm *m, int j,
+static int replay_still(replay_walk *w, const limn_gpu_call *call, int j,
                         const limn_gpu_run *a) {
-  const limn_gpu_still *p = &m->still[j];
+  const limn_gpu_still *p = &call->still[j];
   const limn_gpu_code *code = p->code;
-  int64_t off = a->num[j] * limn_dtype_size(m->dtype);
+  int64_t off = a->num[j] * limn_dtype_size(call->dtype);
   limn_slot slot[2] = {{.mem = p->mem}, {.mem = a->mem[j], .off = off}};
   limn_bind b = {.slot = slot, .c = w->g->c};
   limn_gpu_run copy;
@@ -190,20 +180,20 @@ static int replay_still(replay_walk *w, const limn_gpu_gemm *m, int j,
   return replay_one(w, code->first, &copy);
 }
 
-/* A product, between the copies of what it reads and writes. */
-static int replay_product(replay_walk *w, const limn_gpu_launch *l,
-                          const limn_gpu_run *moving) {
-  const limn_gpu_gemm *m = l->gemm;
+/* A call, between the copies of what it reads and writes. */
+static int replay_call(replay_walk *w, const limn_gpu_launch *l,
+                       const limn_gpu_run *moving) {
+  const limn_gpu_call *call = l->call;
   limn_gpu_run a = *moving;
-  int j, n = (int)l->args.nmem;
-  for (j = 0; j < n; j++) {
-    if (!m->still[j].mem) continue;
-    if (j > 0) WALK(replay_still(w, m, j, moving));
-    a.mem[j] = m->still[j].mem;
+  int j;
+  for (j = 0; j < call->n; j++) {
+    if (!call->still[j].mem) continue;
+    if (j > 0) WALK(replay_still(w, call, j, moving));
+    a.mem[j] = call->still[j].mem;
     a.num[j] = 0;
   }
   WALK(replay_one(w, l, &a));
-  if (m->still[0].mem) WALK(replay_still(w, m, 0, moving));
+  if (call->still[0].mem) WALK(replay_still(w, call, 0, moving));
   return 1;
 }
 
@@ -217,10 +207,10 @@ static int replay_all(replay_walk *w) {
     if (!code || limn_step_idle(&w->s[i], w->b->slot)) continue;
     for (l = code->first; l; l = l->next) {
       LIMN_TRY(limn_gpu_launch_read(w->g, l, w->b, code->kept, &a));
-      if (!l->gemm) {
+      if (!l->call) {
         WALK(replay_one(w, l, &a));
       } else {
-        rc = replay_product(w, l, &a);
+        rc = replay_call(w, l, &a);
         if (rc <= 0) return rc;
       }
     }
@@ -260,7 +250,7 @@ static bool replay_fits(const limn_step *s, uint32_t n) {
     const limn_gpu_code *code = s[i].code;
     for (l = code ? code->first : NULL; l; l = l->next) {
       launches++;
-      if (!l->gemm && limn_gpu_table(&l->args)) return false;
+      if (!l->call && limn_gpu_table(&l->args)) return false;
     }
   }
   return launches > 1;
@@ -279,8 +269,8 @@ static int replay_keep(const replay_walk *w) {
       if (code->temp[k] && !code->kept[k])
         LIMN_TRY(limn_gpu_take(w->g, code->temp[k], &code->kept[k]));
     for (l = code ? code->first : NULL; l; l = l->next)
-      for (k = 0; l->gemm && k < 4; k++)
-        LIMN_TRY(still_make(w->d, l->gemm, k));
+      for (k = 0; l->call && k < l->call->n; k++)
+        LIMN_TRY(still_make(w->d, l->call, k));
   }
   return 0;
 }

@@ -200,10 +200,11 @@ static bool step_leading(int64_t *ld, int64_t width, int64_t rows) {
 
 /* For the vendor's library: one batch dim at most, real numbers. */
 static bool step_product_blas(const gpu_job *j, const step_product *p,
-                              limn_gpu_gemm *m) {
+                              limn_gpu_call *call) {
   const limn_gpu_driver *drv = j->g->drv;
+  limn_gpu_gemm *m = &call->gemm;
   int dtype = j->s->in[0].dtype;
-  if (!drv->gemm || p->d.nd > 1 || !limn_dtype_float(dtype) || p->k == 0)
+  if (!drv->gemm_worth || p->d.nd > 1 || !limn_dtype_float(dtype) || p->k == 0)
     return false;
   *m = (limn_gpu_gemm){.dtype = dtype,
                        .m = p->m,
@@ -220,22 +221,53 @@ static bool step_product_blas(const gpu_job *j, const step_product *p,
       !step_leading(&m->ldb, m->tb ? m->k : m->n, m->tb ? m->n : m->k))
     return false;
   if (p->d.nd) m->sa = p->d.s[0][0], m->sb = p->d.s[1][0];
-  return drv->gemm_worth(j->g, m);
+  return drv->gemm_worth(j->g, call);
 }
 
-static int step_product_library(gpu_job *j, limn_gpu_gemm *m) {
+static int64_t step_extent(const limn_view *v) {
+  int64_t n = 1;
+  int i;
+  for (i = 0; i < v->ndim; i++) {
+    if (v->d[i] == 0) return 0;
+    n += (v->d[i] - 1) * v->s[i];
+  }
+  return n;
+}
+
+int limn_gpu_library(gpu_job *j, limn_gpu_call *call,
+                     const limn_operand *const *operand, int n) {
   limn_gpu_launch *l;
   int i;
   LIMN_TRY(step_launch(j, &l));
-  l->gemm = limn_alloc(j->c, sizeof *l->gemm);
-  if (!l->gemm) return LIMN_EMEM;
-  *l->gemm = *m;
-  m->plan = NULL; /* it is the launch's now */
-  step_slot(l, &j->s->out[0]);
-  for (i = 0; i < 2 + m->bias; i++) step_slot(l, &j->s->in[i]);
-  step_offset(l, &j->s->out[0]);
-  for (i = 0; i < 2 + m->bias; i++) step_offset(l, &j->s->in[i]);
+  l->call = limn_alloc(j->c, sizeof *l->call);
+  if (!l->call) return LIMN_EMEM;
+  *l->call = *call;
+  call->plan = NULL; /* it is the launch's now */
+  l->call->dtype = operand[0]->dtype;
+  l->call->n = n;
+  for (i = 0; i < n; i++) {
+    l->call->extent[i] = step_extent(&operand[i]->v);
+    step_slot(l, operand[i]);
+  }
+  for (i = 0; i < n; i++) step_offset(l, operand[i]);
   return l->args.rc;
+}
+
+void limn_gpu_call_free(limn_device *d, limn_gpu_call *call) {
+  limn_gpu_still_free(d, call);
+  if (call->plan) call->end(d->impl, call);
+  limn_free(d->c, call, sizeof *call);
+}
+
+static int step_product_library(gpu_job *j, limn_gpu_call *call) {
+  const limn_step *s = j->s;
+  const limn_operand *o[LIMN_GPU_OPERANDS] = {&s->out[0], &s->in[0],
+                                              &s->in[1]};
+  int rc;
+  if (call->gemm.bias) o[3] = &s->in[2];
+  rc = limn_gpu_library(j, call, o, 3 + call->gemm.bias);
+  if (call->plan) call->end(j->g, call);
+  return rc;
 }
 
 /* A group in place over the product: input 0 is the output. */
@@ -297,14 +329,12 @@ static int step_epilogue(gpu_job *j) {
 
 static int step_matmul(gpu_job *j) {
   step_product p;
-  limn_gpu_gemm m;
+  limn_gpu_call call = {0};
   step_product_read(j->s, &p);
   if (p.m * p.n * p.batch == 0) return 0;
-  if (step_product_blas(j, &p, &m)) {
-    int rc = step_product_library(j, &m);
-    if (m.plan) j->g->drv->gemm_free(j->g, &m);
-    LIMN_TRY(rc);
-    if (j->s->bias && !m.bias) LIMN_TRY(step_product_bias(j));
+  if (step_product_blas(j, &p, &call)) {
+    LIMN_TRY(step_product_library(j, &call));
+    if (j->s->bias && !call.gemm.bias) LIMN_TRY(step_product_bias(j));
   } else if (j->g->cpu) {
     LIMN_TRY(step_product_cpu(j, &p));
   } else {
@@ -472,13 +502,6 @@ int limn_gpu_prepare(limn_device *d, limn_step *s) {
   return rc;
 }
 
-static void step_gemm_free(limn_device *d, limn_gpu_gemm *m) {
-  limn_gpu *g = d->impl;
-  limn_gpu_still_free(d, m);
-  if (m->plan) g->drv->gemm_free(g, m);
-  limn_free(g->c, m, sizeof *m);
-}
-
 void limn_gpu_discard(limn_device *d, limn_step *s) {
   limn_gpu_code *code = s->code;
   limn_gpu_launch *l, *next;
@@ -487,7 +510,7 @@ void limn_gpu_discard(limn_device *d, limn_step *s) {
   for (l = code->first; l; l = next) {
     next = l->next;
     limn_gpu_args_free(&l->args);
-    if (l->gemm) step_gemm_free(d, l->gemm);
+    if (l->call) limn_gpu_call_free(d, l->call);
     limn_free(d->c, l, sizeof *l);
   }
   limn_free(d->c, code, sizeof *code);

@@ -5,8 +5,8 @@ local limn = U.limn
 
 local standin = U.quote(U.build .. "/cuda_standin/libcuda.so.1")
 local on_standin = ("LIMN_DEVICES=cpu,cuda LIMN_CUDA_LIB=%s LIMN_NVRTC_LIB=%s "
-  .. "LIMN_CUBLAS_LIB=%s LIMN_CACHE=%s "):format(standin, standin, standin,
-  U.quote(U.build .. "/cuda_standin/kernels"))
+  .. "LIMN_CUBLAS_LIB=%s LIMN_CUDNN_LIB=off LIMN_CACHE=%s "):format(
+  standin, standin, standin, U.quote(U.build .. "/cuda_standin/kernels"))
 local on_opencl = "LIMN_DEVICES=cpu,opencl LIMN_OPENCL_GPU=1 "
 
 local function right(env, arguments)

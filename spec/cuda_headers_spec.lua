@@ -3,6 +3,8 @@
 local U = require "support.util"
 
 local include = "/usr/local/cuda/include"
+-- cuDNN's may lie in a folder of their own, as Python's packages have them.
+local dnn = os.getenv "LIMN_TEST_CUDNN_INCLUDE" or include
 
 describe("CUDA's interfaces as the core declares them", function()
   local _, there = U.run("test -f " .. include .. "/cublasLt.h")
@@ -21,7 +23,7 @@ describe("CUDA's interfaces as the core declares them", function()
     U.run("mkdir " .. folder)
     U.write_file(folder .. "/cuda_api.h", text)
     local out, ok = U.run(("LD_PRELOAD= g++ -w -std=c++17 -fsyntax-only -I%s "
-      .. "-I%s spec/support/cuda_headers.cc"):format(include, folder))
+      .. "-I%s -I%s spec/support/cuda_headers.cc"):format(include, dnn, folder))
     U.run("rm -r " .. folder)
     return out, ok
   end
@@ -30,6 +32,18 @@ describe("CUDA's interfaces as the core declares them", function()
     local text, ok = check()
     assert(ok, text)
   end)
+
+  local _, has_dnn = U.run("test -f " .. dnn .. "/cudnn.h")
+  if has_dnn then
+    it("are really compared, cuDNN's too", function()
+      local text = check {"CUDNN_BF16 = 9", "CUDNN_BF16 = 8"}
+      assert(text:find("CUDNN_BF16", 1, true), text)
+      text = check {"int determinism, math;", "int math, determinism;"}
+      assert(text:find("cudnn_found.math", 1, true), text)
+    end)
+  else
+    pending "fit cuDNN's headers, where LIMN_TEST_CUDNN_INCLUDE names them"
+  end
 
   it("are really compared", function()
     local text = check {"CU_MINOR = 76", "CU_MINOR = 77"}

@@ -32,7 +32,8 @@ end
 local function environment(env)
   local lib = U.quote(standin)
   return ("LIMN_DEVICES=cpu,cuda LIMN_CUDA_LIB=%s LIMN_NVRTC_LIB=%s "
-    .. "LIMN_CUBLAS_LIB=%s LIMN_CACHE=off %s"):format(lib, lib, lib, env or "")
+    .. "LIMN_CUBLAS_LIB=%s LIMN_CUDNN_LIB=%s LIMN_CACHE=off %s"):format(
+    lib, lib, lib, lib, env or "")
 end
 
 local function run(source, env)

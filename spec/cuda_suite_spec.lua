@@ -16,9 +16,9 @@ describe("On cuda:0 of the stand-in", function()
     it(name .. "_spec holds", function()
       local text, ok = U.run(([[
         LIMN_TEST_DEVICE=cuda:0 LIMN_DEVICES=cpu,cuda LIMN_CUDA_LIB=%s
-        LIMN_NVRTC_LIB=%s LIMN_CUBLAS_LIB=%s LIMN_CACHE=%s
+        LIMN_NVRTC_LIB=%s LIMN_CUBLAS_LIB=%s LIMN_CUDNN_LIB=%s LIMN_CACHE=%s
         busted -o TAP spec/%s_spec.lua]]):gsub("\n", " "):format(
-          standin, standin, standin,
+          standin, standin, standin, standin,
           U.quote(U.build .. "/cuda_standin/kernels"), name))
       local _, count = text:gsub("\nok ", "")
       assert(ok and count > 3, text)

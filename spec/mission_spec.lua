@@ -9,8 +9,8 @@ for _, name in ipairs(U.limn.devices()) do devices[name] = true end
 if not devices["cuda:0"] and U.has_cxx() then
   local lib = U.quote(U.build .. "/cuda_standin/libcuda.so.1")
   environment = ("LIMN_DEVICES=cpu,cuda%s LIMN_CUDA_LIB=%s LIMN_NVRTC_LIB=%s "
-    .. "LIMN_CUBLAS_LIB=%s LIMN_CACHE=%s"):format(
-      devices["opencl:0"] and ",opencl" or "", lib, lib, lib,
+    .. "LIMN_CUBLAS_LIB=%s LIMN_CUDNN_LIB=%s LIMN_CACHE=%s"):format(
+      devices["opencl:0"] and ",opencl" or "", lib, lib, lib, lib,
       U.quote(U.build .. "/cuda_standin/kernels"))
   devices["cuda:0"] = true
 end

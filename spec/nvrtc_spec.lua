@@ -9,8 +9,8 @@ local function sources(folder, ...)
   local standin = U.quote(U.build .. "/cuda_standin/libcuda.so.1")
   local text, ok = U.run(([[
     LUA_PATH='lua/?.lua;lua/?/init.lua;;' LUA_CPATH=%s LIMN_DEVICES=cpu,cuda
-    LIMN_CUDA_LIB=%s LIMN_NVRTC_LIB=%s LIMN_CUBLAS_LIB=off LIMN_CACHE=
-    STANDIN_DRY=1 STANDIN_SOURCES=%s STANDIN_MEMORY=100000000000
+    LIMN_CUDA_LIB=%s LIMN_NVRTC_LIB=%s LIMN_CUBLAS_LIB=off LIMN_CUDNN_LIB=off
+    LIMN_CACHE= STANDIN_DRY=1 STANDIN_SOURCES=%s STANDIN_MEMORY=100000000000
     luajit spec/support/kernels.lua cuda:0 %s]]):gsub("\n", " "):format(
       U.quote(U.build .. "/?.so;;"), standin, standin, folder,
       table.concat({...}, " ")))

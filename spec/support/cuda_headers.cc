@@ -11,6 +11,10 @@
 #include <cublasLt.h>
 #include <cublas_v2.h>
 #define __cplusplus 201703L
+#if __has_include(<cudnn.h>)
+#define HAS_CUDNN
+#include <cudnn.h>
+#endif
 namespace own {
 #include "cuda_api.h"
 }
@@ -45,6 +49,9 @@ CU_GRAPH_FUNCTIONS(CHECK)
 NVRTC_FUNCTIONS(CHECK)
 CUBLAS_FUNCTIONS(CHECK)
 CUBLASLT_FUNCTIONS(CHECK)
+#ifdef HAS_CUDNN
+CUDNN_FUNCTIONS(CHECK)
+#endif
 } // namespace own
 
 #define SAME(ours, theirs) \
@@ -123,3 +130,26 @@ static_assert(sizeof(own::cublaslt_found) ==
 PLACED(cublaslt_found, workspace, cublasLtMatmulHeuristicResult_t,
        workspaceSize);
 PLACED(cublaslt_found, state, cublasLtMatmulHeuristicResult_t, state);
+#ifdef HAS_CUDNN
+SAME(CUDNN_F32, CUDNN_DATA_FLOAT);
+SAME(CUDNN_F64, CUDNN_DATA_DOUBLE);
+SAME(CUDNN_F16, CUDNN_DATA_HALF);
+SAME(CUDNN_BF16, CUDNN_DATA_BFLOAT16);
+SAME(CUDNN_NCHW, CUDNN_TENSOR_NCHW);
+SAME(CUDNN_CORRELATION, CUDNN_CROSS_CORRELATION);
+SAME(CUDNN_DETERMINISTIC, ::CUDNN_DETERMINISTIC);
+SAME(CUDNN_DEFAULT_MATH, ::CUDNN_DEFAULT_MATH);
+SAME(CUDNN_TENSOR_MATH, CUDNN_TENSOR_OP_MATH);
+SAME(CUDNN_FMA_MATH, ::CUDNN_FMA_MATH);
+SAME(CUDNN_OK, CUDNN_STATUS_SUCCESS);
+#define FOUND(Theirs)                                               \
+  static_assert(sizeof(own::cudnn_found) == sizeof(Theirs), #Theirs); \
+  PLACED(cudnn_found, algo, Theirs, algo);                          \
+  PLACED(cudnn_found, status, Theirs, status);                      \
+  PLACED(cudnn_found, memory, Theirs, memory);                      \
+  PLACED(cudnn_found, determinism, Theirs, determinism);            \
+  PLACED(cudnn_found, math, Theirs, mathType)
+FOUND(cudnnConvolutionFwdAlgoPerf_t);
+FOUND(cudnnConvolutionBwdDataAlgoPerf_t);
+FOUND(cudnnConvolutionBwdFilterAlgoPerf_t);
+#endif

@@ -48,7 +48,7 @@ static uint16_t blas_to_half(float f) {
   return sign | (uint16_t)((uint32_t)(e + 13) * 1024 + (uint32_t)q);
 }
 
-static double blas_load(const void *p, int64_t i, int type) {
+double standin_load(const void *p, int64_t i, int type) {
   switch (type) {
   case CUBLAS_R_64F: return ((const double *)p)[i];
   case CUBLAS_R_32F: return ((const float *)p)[i];
@@ -64,7 +64,7 @@ static uint16_t blas_to_bf16(float f) {
   return (uint16_t)((x + 0x7fff + (x >> 16 & 1)) >> 16);
 }
 
-static void blas_store(void *p, int64_t i, int type, double v) {
+void standin_store(void *p, int64_t i, int type, double v) {
   switch (type) {
   case CUBLAS_R_64F: ((double *)p)[i] = v; break;
   case CUBLAS_R_32F: ((float *)p)[i] = (float)v; break;
@@ -74,7 +74,7 @@ static void blas_store(void *p, int64_t i, int type, double v) {
 }
 
 /* As many bits as TF32 keeps. */
-static double blas_tf32(double v) {
+double standin_tf32(double v) {
   float f = (float)v;
   uint32_t x;
   memcpy(&x, &f, sizeof x);
@@ -96,8 +96,9 @@ static float *blas_pack(const standin_gemm *g, const char *p, int type,
   int64_t i, j;
   for (j = 0; j < cols; j++)
     for (i = 0; i < rows; i++) {
-      double v = blas_load(p, i + j * ld, type);
-      out[i + j * rows] = (float)(g->by == CUBLAS_BY_TF32 ? blas_tf32(v) : v);
+      double v = standin_load(p, i + j * ld, type);
+      if (g->by == CUBLAS_BY_TF32) v = standin_tf32(v);
+      out[i + j * rows] = (float)v;
     }
   return out;
 }
@@ -153,10 +154,10 @@ void standin_gemm_run(const standin_gemm *g) {
         double v = wide ? ((double *)sum)[at] : (double)((float *)sum)[at];
         v *= g->alpha;
         if (g->beta != 0)
-          v += g->beta * blas_load(c, i + j * g->ldc, g->type[2]);
+          v += g->beta * standin_load(c, i + j * g->ldc, g->type[2]);
         if (g->bias)
-          v += blas_load(standin_real(g->bias), i, g->bias_type);
-        blas_store(c, i + j * g->ldc, g->type[2], v);
+          v += standin_load(standin_real(g->bias), i, g->bias_type);
+        standin_store(c, i + j * g->ldc, g->type[2], v);
       }
     free(sum);
   }
@@ -198,9 +199,7 @@ double standin_scalar(const void *p, int by) {
   return by == CUBLAS_BY_64F ? *(const double *)p : *(const float *)p;
 }
 
-/* A product is as many launches as the library likes: in graphs it has one, two
- * or three nodes. */
-static void blas_other_nodes(struct cu_stream *s) {
+void standin_other_nodes(struct cu_stream *s) {
   static unsigned count;
   unsigned n = s->capture ? count++ % 3 : 0;
   while (n--) standin_queue(s, standin_op_new(SI_OP_MARK));
@@ -222,7 +221,7 @@ int standin_gemm_queue(struct cu_context *c, struct cu_stream *s,
   if (!s) return standin_bad(BLAS_INVALID, "no stream was set");
   rc = standin_gemm_check(c, g, true);
   if (rc) return rc;
-  blas_other_nodes(s);
+  standin_other_nodes(s);
   op = standin_op_new(SI_OP_GEMM);
   op->gemm = standin_new(sizeof *g);
   *op->gemm = *g;

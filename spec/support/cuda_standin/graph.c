@@ -151,6 +151,8 @@ STANDIN_API int cuGraphLaunch(cu_exec x, cu_stream s) {
       rc = standin_launch_check(s->o.owner, &from->launch, true);
     else if (from->kind == SI_OP_GEMM)
       rc = standin_gemm_check(s->o.owner, from->gemm, true);
+    else if (from->kind == SI_OP_DNN)
+      rc = standin_dnn_check(s->o.owner, from->dnn, true);
     if (!rc) rc = standin_queue(s, standin_op_copy(from));
   }
   return rc;

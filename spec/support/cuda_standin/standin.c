@@ -76,6 +76,7 @@ static int standin_default_code(const char *name) {
     return CU_E_OUT_OF_MEMORY;
   return !strncmp(name, "nvrtc", 5)    ? 11 /* internal error */
          : !strncmp(name, "cublas", 6) ? 14 /* internal error */
+         : !strncmp(name, "cudnn", 5)  ? 4000
                                        : 999;
 }
 
@@ -137,7 +138,8 @@ static const char *standin_kind(int kind) {
       "",         "context",    "stream",   "event",  "module",
       "function", "pool",       "graph",    "node",   "executable graph",
       "cuBLAS",   "cublasLt",   "matmul description", "matrix layout",
-      "matmul preference", "program"};
+      "matmul preference", "program", "cuDNN", "tensor description",
+      "filter description", "convolution description"};
   return names[kind];
 }
 
@@ -193,5 +195,6 @@ STANDIN_API int (*const standin_all[])(void) = {
         CU_GRAPH_FUNCTIONS(STANDIN_ADDRESS)
             NVRTC_FUNCTIONS(STANDIN_ADDRESS) CUBLAS_FUNCTIONS(STANDIN_ADDRESS)
                 CUBLASLT_FUNCTIONS(STANDIN_ADDRESS)
+                    CUDNN_FUNCTIONS(STANDIN_ADDRESS)
 #undef STANDIN_ADDRESS
 };

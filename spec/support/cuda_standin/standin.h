@@ -1,4 +1,5 @@
-/* A stand-in for CUDA's driver, NVRTC and cuBLAS, for tests without a GPU.
+/* A stand-in for CUDA's driver, NVRTC, cuBLAS and cuDNN, for tests without a
+ * GPU.
  *
  * It is strict where the real thing is undefined or merely slow: work waits in
  * its stream until something that must wait for it does; device addresses fault
@@ -76,7 +77,8 @@ void *standin_new(size_t bytes); /* zeroed; never fails */
 
 enum { SI_CONTEXT = 1, SI_STREAM, SI_EVENT, SI_MODULE, SI_FUNCTION, SI_POOL,
        SI_GRAPH, SI_NODE, SI_EXEC, SI_BLAS, SI_LT, SI_DESC, SI_LAYOUT,
-       SI_PREF, SI_PROGRAM, SI_KINDS };
+       SI_PREF, SI_PROGRAM, SI_DNN, SI_DNN_TENSOR, SI_DNN_FILTER, SI_DNN_CONV,
+       SI_KINDS };
 /* Every handle starts with this. Objects are never reused, so that a stale
  * handle is always known for what it is. */
 typedef struct standin_object {
@@ -144,7 +146,7 @@ bool standin_reaches(struct cu_context *c, cu_ptr p);
 /* -- stream.c: work that waits --------------------------------------------- */
 
 enum { SI_OP_KERNEL, SI_OP_UP, SI_OP_DOWN, SI_OP_COPY, SI_OP_FREE, SI_OP_WAIT,
-       SI_OP_MARK, SI_OP_GEMM };
+       SI_OP_MARK, SI_OP_GEMM, SI_OP_DNN };
 typedef struct {
   int type[3]; /* of A, B and C: CUBLAS_R_* */
   int by;      /* CUBLAS_BY_* */
@@ -154,6 +156,15 @@ typedef struct {
   cu_ptr a, b, c, bias;
   int bias_type;
 } standin_gemm;
+typedef struct { /* a convolution of x with w, which gives y */
+  int result; /* which of them is computed: 0, 1 or 2 */
+  int type;   /* CUDNN_* */
+  bool tf32;
+  int nd, dim[3][5];
+  int pad[5], stride[5], dilation[5], groups;
+  cu_ptr at[3], space;
+  size_t bytes; /* of the workspace */
+} standin_dnn;
 typedef struct {
   struct cu_function *f;
   standin_dim grid, block;
@@ -173,6 +184,7 @@ typedef struct standin_op {
   uint64_t mark;
   standin_launch launch;
   standin_gemm *gemm;
+  standin_dnn *dnn;
   struct cu_node *node; /* in graphs: what it was captured as */
 } standin_op;
 struct cu_stream {
@@ -234,10 +246,22 @@ int standin_run(const standin_launch *l);
 void standin_gemm_run(const standin_gemm *g);
 int standin_gemm_check(struct cu_context *c, const standin_gemm *g,
                        bool queued);
+/* Element i, of type CUBLAS_R_*; as many bits of it as TF32 keeps. */
+double standin_load(const void *p, int64_t i, int type);
+void standin_store(void *p, int64_t i, int type, double v);
+double standin_tf32(double v);
+/* A library's call is as many launches as it likes: in graphs it has one, two
+ * or three nodes. Queues those before the last. */
+void standin_other_nodes(struct cu_stream *s);
 /* alpha or beta, from host memory. */
 double standin_scalar(const void *p, int by);
 int standin_gemm_queue(struct cu_context *c, struct cu_stream *s,
                        const standin_gemm *g);
+
+/* dnn.c */
+STANDIN_API int standin_dnn_last(void);
+void standin_dnn_run(const standin_dnn *d);
+int standin_dnn_check(struct cu_context *c, const standin_dnn *d, bool queued);
 
 /* The signatures of all that is stood in for. */
 #define STANDIN_DECLARE(name, symbol, args) STANDIN_API int symbol args;
@@ -247,6 +271,7 @@ CU_GRAPH_FUNCTIONS(STANDIN_DECLARE)
 NVRTC_FUNCTIONS(STANDIN_DECLARE)
 CUBLAS_FUNCTIONS(STANDIN_DECLARE)
 CUBLASLT_FUNCTIONS(STANDIN_DECLARE)
+CUDNN_FUNCTIONS(STANDIN_DECLARE)
 #undef STANDIN_DECLARE
 
 #endif

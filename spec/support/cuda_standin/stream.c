@@ -49,6 +49,7 @@ void standin_op_free(standin_op *op) {
   if (op->own) free((void *)(uintptr_t)op->host);
   free(op->launch.param);
   free(op->gemm);
+  free(op->dnn);
   free(op);
 }
 
@@ -81,6 +82,10 @@ standin_op *standin_op_copy(const standin_op *from) {
   if (op->gemm) {
     op->gemm = standin_new(sizeof *op->gemm);
     *op->gemm = *from->gemm;
+  }
+  if (op->dnn) {
+    op->dnn = standin_new(sizeof *op->dnn);
+    *op->dnn = *from->dnn;
   }
   return op;
 }
@@ -139,6 +144,10 @@ static int stream_run(standin_op *op, struct cu_context *c) {
   case SI_OP_GEMM:
     rc = standin_gemm_check(c, op->gemm, false);
     if (!rc) standin_gemm_run(op->gemm);
+    return rc;
+  case SI_OP_DNN:
+    rc = standin_dnn_check(c, op->dnn, false);
+    if (!rc) standin_dnn_run(op->dnn);
     return rc;
   default:
     return 0;
