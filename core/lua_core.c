@@ -531,7 +531,8 @@ static limn_lua *core_new_state(lua_State *L) {
   limn_lua *st = lua_newuserdata(L, sizeof *st);
   memset(st, 0, sizeof *st);
   st->L = L;
-  st->ref_maker = st->ref_tracer = st->ref_left = LUA_NOREF;
+  st->ref_maker = st->ref_shape = LUA_NOREF;
+  st->ref_tracer = st->ref_left = LUA_NOREF;
   lua_newtable(L);
   lua_pushcfunction(L, core_gc);
   lua_setfield(L, -2, "__gc");

@@ -37,6 +37,7 @@ typedef struct limn_lua {
   int ref_mt[LIMN_NU];
   int ref_methods, ref_cell_methods; /* tables behind __index */
   int ref_dims;   /* weak table: cdata -> userdata of its node */
+  int ref_shape;  /* metatable of x.shape, or LUA_NOREF */
   int ref_maker;  /* function that makes a Dim's cdata, or LUA_NOREF */
   int ref_scope;  /* list of the handles of the innermost limn.scope */
   int ref_path;

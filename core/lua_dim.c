@@ -35,6 +35,16 @@ void limn_lua_push_dim(limn_lua *st, lua_State *L, limn_trace *t,
   lua_pop(L, 1);
 }
 
+/* set_shape(metatable): of the lists that x.shape gives */
+static int dim_set_shape(lua_State *L) {
+  limn_lua *st = limn_lua_state(L);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  luaL_unref(L, LUA_REGISTRYINDEX, st->ref_shape);
+  st->ref_shape = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
 /* set_maker(function): makes a fresh cdata */
 static int dim_set_maker(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
@@ -327,6 +337,7 @@ static void dim_meta(limn_lua *st, lua_State *L) {
 }
 
 static const luaL_Reg dim_functions[] = {{"set_maker", dim_set_maker},
+                                         {"set_shape", dim_set_shape},
                                          {"kind", dim_kind_of},
                                          {"value", dim_value},
                                          {"hint", dim_hint},

@@ -85,6 +85,9 @@ static int tensor_sizes(limn_lua *st, lua_State *L) {
     tensor_size(st, L, k);
     lua_rawseti(L, -2, k);
   }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, st->ref_shape);
+  if (lua_istable(L, -1)) lua_setmetatable(L, -2);
+  else lua_pop(L, 1);
   return 1;
 }
 

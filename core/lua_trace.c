@@ -196,12 +196,15 @@ static int trace_cmp(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* A list or table without a metatable, or x.shape. */
 static bool trace_plain(limn_lua *st, lua_State *L, int i) {
-  (void)st;
+  bool same;
   if (!lua_istable(L, i)) return false;
   if (!lua_getmetatable(L, i)) return true;
-  lua_pop(L, 1);
-  return false;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, st->ref_shape);
+  same = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return same;
 }
 
 static void trace_add_leaf(trace_walk *w, lua_State *L, limn_arg a) {

@@ -2,7 +2,7 @@
 local limn = require "limn"
 
 local parts = {
-  {"limn", "Functions", "^limn%."}, {"tensor", "Tensors", "^x:"},
+  {"limn", "Functions", "^limn%."}, {"tensor", "Tensors", "^x[.:]"},
   {"cell", "Cells", "^cell:"}, {"graph", "Graphs", "^graph:"},
   {"jit", "Functions of limn.jit", "^jit:"},
   {"Module", "Modules", "^Module:"}, {"linalg", "Linear algebra", "^linalg%."},

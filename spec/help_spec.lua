@@ -22,6 +22,15 @@ describe("limn.help", function()
     assert.is_truthy(shown "nn.init.zeros_":find("nn.init.zeros(", 1, true))
   end)
 
+  it("tells what modules, graphs and parts of limn have, and fields of tensors",
+     function()
+    assert.is_truthy(limn.help.text "Module":find "Module has apply, .*extend")
+    assert.is_truthy(limn.help.text "graph":find "graph has .*run_into")
+    assert.is_truthy(limn.help.text "nn":find "nn has .*Conv2d")
+    assert.is_truthy(limn.help.text "shape":find "x.shape: a list")
+    assert.is_truthy(tostring(limn.help):find "limn.help \"conv2d\"")
+  end)
+
   it("fits a terminal of 80 columns", function()
     for line in (shown "cross_entropy" .. "\n"):gmatch "(.-)\n" do
       assert.is_true(#line <= 80)

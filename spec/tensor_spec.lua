@@ -74,6 +74,26 @@ describe("Creation", function()
 end)
 
 describe("Reading", function()
+  it("have shapes that print, join and compare by their sizes, and are lists",
+     function()
+    local x = limn.ones(2, 3)
+    assert.are.equal("{2, 3}", tostring(x.shape))
+    assert.are.equal("x is {2, 3}", "x is " .. x:size())
+    assert.is_true(x.shape == limn.zeros(2, 3).shape)
+    assert.is_false(x.shape == x:t().shape)
+    assert.is_false(x.shape == limn.ones(2).shape)
+    assert.is_nil((getmetatable(x.shape)) or nil)
+    U.shape(limn.zeros(x.shape), {2, 3})
+    local g = limn.trace(function(a, b)
+      if a.shape == b.shape then return a.shape, a:reshape(b:t().shape) end
+      return {}, a
+    end, x, x)
+    local sizes, y = g(limn.ones(4, 1), limn.ones(4, 1))
+    assert.are.same({4, 1}, sizes)
+    U.shape(y, {1, 4})
+    U.message(function() g(x, limn.ones(1, 3)) end, "size")
+  end)
+
   it("gives Lua values", function()
     U.each_device(function(dev)
       local t = limn.tensor({{1, 2}, {3, 4}}, dev)

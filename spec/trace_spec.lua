@@ -430,6 +430,25 @@ describe("limn.print in a trace", function()
     assert.are.equal("a{}b\t{1, 2}\t5", shown)
   end)
 
+  it("shows the values in tables, named ones and circles too", function()
+    local shown, old = nil, print
+    local circle = {1}
+    circle[2] = circle
+    local function f(x) limn.print(x.shape, {n = x:size(1), {x:sum()}}) end
+    local g = limn.trace(function(x) f(x) return x end, limn.ones(3))
+    rawset(_G, "print", function(line) shown = line end)
+    local ok, err = pcall(g, limn.ones(5))
+    local in_run = shown
+    f(limn.ones(5))
+    local eager = shown
+    limn.print(circle)
+    rawset(_G, "print", old)
+    assert.is_true(ok, err)
+    assert.are.equal("{5}\t{{5.0 float32 on cpu}, n = 5}", in_run)
+    assert.are.equal(in_run, eager)
+    assert.is_truthy(shown:find "^{1, {1, .*{%.%.%.}")
+  end)
+
   it("prints the run's own values, in order, on each run", function()
     local lines, old = {}, print
     local function collect(...)

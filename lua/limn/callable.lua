@@ -8,7 +8,7 @@ function M.noun(v)
   return v == nil and "nil" or "a " .. (core.type(v) or type(v))
 end
 
-function M.plain(v) return type(v) == "table" and getmetatable(v) == nil end
+function M.plain(v) return type(v) == "table" and not getmetatable(v) end
 
 --- The function behind a callable that names its parameters, and how many of
 -- them to skip.

@@ -5,7 +5,7 @@ local sorted_keys = require "limn.sorted_keys"
 local fail = core.fail
 local M = {}
 
-local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
+local function plain(v) return type(v) == "table" and not getmetatable(v) end
 
 local function method(v, name)
   if type(v) ~= "table" and core.type(v) ~= "graph" then return nil end

@@ -6,7 +6,7 @@ local ops, fail = core.ops, core.fail
 local M = {}
 
 local function pack(...) return {n = select("#", ...), ...} end
-local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
+local function plain(v) return type(v) == "table" and not getmetatable(v) end
 
 -- -- With respect to what -------------------------------------------------
 

@@ -35,6 +35,10 @@ local help = {}
 --- x:empty_like([dtype]): zeros in x's shape, dtype and device.
 --- x:full_like(v [, dtype]): one value in x's shape, dtype and device.
 --- x:new_zeros(n, ...): zeros in x's dtype and where x is.
+--- x.shape: a list of the sizes; it prints, compares (==) and joins as text. In
+-- a trace they are Dims, and == records guards.
+--- x.dtype: its name, as in "float32"; in a trace a token that can be given on.
+--- x.device: its name, as in "cpu" or "opencl:0"; in a trace where the run is.
 --- x:size(d), x:size(): the size of dim d (from 1; -1 is the last), or a list
 -- of all. A number, in a trace a Dim.
 --- x:dim() -> number: how many dims there are.
@@ -117,7 +121,8 @@ local function read(path, list)
   local function finish()
     local names = text and names_of(text) or {}
     local head, rest = help.split(text or "")
-    if names[1] and head:find "[%({]" and rest ~= "" then
+    if names[1] and head:find "[%({]" and rest ~= ""
+      or head:find "^x%.%l+$" then
       list[#list + 1] = {names = names, text = text}
     end
     text = nil
@@ -140,14 +145,14 @@ end
 -- -- The op table ----------------------------------------------------------
 
 -- "x:T dim:d keepdim:b=false" as an argument list, and whether the first is a
--- tensor x that has the method.
+-- tensor x that has the method. Users give no draws and no words for messages.
 local function arguments(sig)
   local list, method = {}, false
   for name, rest in sig:gmatch "([%w_]+):%a(%S*)" do
     local default = rest:match "=(.*)"
     if name == "x" and #list == 0 and rest == "" then
       method = true
-    else
+    elseif name ~= "draw" and name ~= "what" then
       if default then name = name .. " = " .. default end
       if rest:find "%?" then name = "[" .. name .. "]" end
       list[#list + 1] = name
@@ -208,8 +213,22 @@ local function sought(what)
       if v == what then return prefix .. name end
     end
   end
-  return getmetatable(what) and rawget(getmetatable(what), "class_name")
-    or tostring(what)
+  local mt = getmetatable(what)
+  return type(mt) == "table" and rawget(mt, "class_name") or tostring(what)
+end
+
+-- "Module has apply, clone, ...", or nil.
+function help.members(owner)
+  local list = {}
+  for _, e in ipairs(help.entries()) do
+    for _, n in ipairs(e.names) do
+      if (n:match "^(.-)[.:][%w_]+$" or ""):match "[%w_]+$" == owner then
+        list[#list + 1] = n:match "[%w_]+$"
+      end
+    end
+  end
+  table.sort(list)
+  return list[1] and owner .. " has " .. table.concat(list, ", ") or nil
 end
 
 -- help.text(what) -> string or nil, near names: the entries that match a
@@ -226,6 +245,7 @@ function help.text(what)
     end
   end
   local found = whole[1] and whole or part
+  found[#found + 1] = help.members(name)
   if not found[1] then return nil, core.near(last, all) end
   return table.concat(found, "\n\n")
 end
@@ -246,11 +266,16 @@ local function wrapped(text, width)
   return table.concat(out)
 end
 
+local how = 'limn.help "conv2d" or limn.help(nn.Conv2d) shows an entry, '
+  .. 'limn.help "nn" or "Module" what there is'
+
 --- limn.help(what): print what a function, layer or op does, as in
--- limn.help "conv2d" or limn.help(nn.Conv2d).
-setmetatable(help, {__call = function(_, what)
+-- limn.help "conv2d" or limn.help(nn.Conv2d), or what limn.help "nn", "Module"
+-- or "graph" has.
+setmetatable(help, {__tostring = function() return how end,
+  __call = function(_, what)
   if what == nil then
-    print 'limn.help "conv2d" or limn.help(nn.Conv2d) shows an entry'
+    print(how)
     return
   end
   local text, near = help.text(what)

@@ -21,6 +21,8 @@ for _, part in ipairs {ops, require "limn.order", require "limn.arrange",
 end
 limn.check = nil
 
+require "limn.shape"
+
 limn.linalg = require "limn.linalg"
 for _, name in ipairs {"det", "slogdet", "logdet", "inverse", "pinverse",
   "cholesky"} do

@@ -11,7 +11,7 @@ local M = {}
 local Static = {}
 M.Static = Static
 
-local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
+local function plain(v) return type(v) == "table" and not getmetatable(v) end
 
 local function is_tensor(v)
   local kind = core.type(v)

@@ -36,7 +36,7 @@ end
 
 local function take(out, v, name, depth)
   local kind = type(v)
-  if kind == "table" and getmetatable(v) == nil and depth < deepest then
+  if kind == "table" and not getmetatable(v) and depth < deepest then
     local keys = sorted_keys(v)
     if keys then
       out.shape[#out.shape + 1] = {"table", keys, v}
