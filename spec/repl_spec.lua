@@ -53,8 +53,8 @@ describe("The prompt", function()
     local circle = {}
     circle[1] = circle
     assert.are.equal("{{...}}", repl.show(circle))
-    assert.are.equal("{\n  [[1.0, 1.0],\n [1.0, 1.0]]\nfloat32 [2, 2] on cpu\n}",
-                     repl.show {limn.ones(2, 2)})
+    assert.are.equal("{\n  [[1.0, 1.0],\n [1.0, 1.0]]\nfloat32 [2, 2] on cpu"
+                     .. "\n}", repl.show {limn.ones(2, 2)})
   end)
 
   it("runs lines, waits for the rest of a statement, and names lines in errors",

@@ -6,7 +6,7 @@ local M = {}
 
 local deepest = 8 -- tables inside tables; a circle ends there
 
--- v as text. In a trace `values` takes what each run shows in its place, a "{}".
+-- v as text. In a trace `values` takes what each run shows in place of a "{}".
 local function text(v, values, depth)
   local kind = core.type(v)
   if kind == nil and type(v) == "table" and not getmetatable(v) then
