@@ -22,9 +22,9 @@ local function names_of(v)
   local kind = core.type(v)
   if kind == "tensor" then names.shape, names.dtype, names.device = 1, 1, 1 end
   -- A class whose __index is a function holds its instances' methods.
-  local function add(v, depth)
-    local mt = debug.getmetatable(v)
-    for k in pairs(type(v) == "table" and v or {}) do names[k] = true end
+  local function add(x, depth)
+    local mt = debug.getmetatable(x)
+    for k in pairs(type(x) == "table" and x or {}) do names[k] = true end
     if type(mt) == "table" and depth < 9 then
       local index = rawget(mt, "__index")
       add(type(index) == "table" and index or index and mt, depth + 1)
