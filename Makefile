@@ -145,7 +145,7 @@ standin_h := $(wildcard spec/support/cuda_standin/*.h) core/cuda_api.h
 standin_c := $(wildcard spec/support/cuda_standin/*.c)
 standin_dirs := -DSTANDIN_FOLDER='"$(CURDIR)/spec/support/cuda_standin"' \
   -DSTANDIN_BUILD='"$(abspath $(B))/cuda_standin"'
-$(standin): $(standin_c) $(standin_h)
+$(standin): $(standin_c) $(standin_h) $(B)/flags
 	@mkdir -p $(@D)
 	$(say) CC spec/support/cuda_standin
 	$(q)$(cc) $(CFLAGS) -std=c11 -D_GNU_SOURCE -O3 -g -fPIC $(warn) \

@@ -1,5 +1,7 @@
 -- Compile the sources in a folder by the real NVRTC for every target and show
 -- what it says: luajit scripts/nvrtc.lua FOLDER [PART OF]
+-- What passed is noted in FOLDER.passed, and not compiled again: the names of
+-- sources are hashes of them.
 package.path = "spec/?.lua;" .. package.path
 local nvrtc = require "support.nvrtc"
 
@@ -8,15 +10,23 @@ if not nvrtc.found then
   print "NVRTC is not installed: nothing was compiled"
   os.exit(0)
 end
-local seen, bad, n = {}, 0, 0
+local passed, seen, bad, n, known = {}, {}, 0, 0, 0
+local notes = assert(io.open(folder .. ".passed", "a+"))
+for line in notes:lines() do passed[line] = true end
+notes:setvbuf "line" -- others write, too
 for _, path in ipairs(nvrtc.sources(folder, part, of)) do
   local f = assert(io.open(path))
   local source = f:read "*a"
   f:close()
   for _, target in ipairs(nvrtc.targets) do
-    local words = nvrtc.compile(source, target)
+    local note = ("%s %s %s"):format(path:match "[^/]+$", target, nvrtc.version)
+    local words = passed[note] and "" or nvrtc.compile(source, target)
     n = n + 1
-    if words ~= "" then
+    if passed[note] then
+      known = known + 1
+    elseif words == "" then
+      notes:write(note, "\n")
+    else
       bad = bad + 1
       local short = words:gsub("%(%d+%)", "")
       if not seen[short] then
@@ -26,5 +36,6 @@ for _, path in ipairs(nvrtc.sources(folder, part, of)) do
     end
   end
 end
-print(("%d compilations, %d with words"):format(n, bad))
+print(("%d compilations, %d of them done before, %d with words"):format(
+  n, known, bad))
 os.exit(bad == 0 and 0 or 1)

@@ -29,6 +29,11 @@ for _, name in ipairs {os.getenv "LIMN_TEST_NVRTC" or "libnvrtc.so.13",
   end
 end
 N.found = lib ~= nil
+if lib then
+  local v = ffi.new "int[2]"
+  lib.nvrtcVersion(v, v + 1)
+  N.version = ("%d.%d"):format(v[0], v[1])
+end
 
 -- What limn compiles for, from the oldest that it supports.
 N.targets = {"sm_75", "sm_80", "sm_90", "compute_75"}
