@@ -137,9 +137,11 @@ local function floats(p, n)
 end
 ]]
 
+-- What these compile is none of limn's sources.
 local function run(source, env)
-  local text, ok, code = U.run(("STANDIN=%s LIMN_DEVICES=cpu %s luajit -e %s")
-    :format(U.quote(standin), env or "", U.quote(opening .. source)))
+  local text, ok, code = U.run(("STANDIN=%s STANDIN_SOURCES= LIMN_DEVICES=cpu "
+    .. "%s luajit -e %s"):format(U.quote(standin), env or "",
+                                 U.quote(opening .. source)))
   return text, ok, code
 end
 
