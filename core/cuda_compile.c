@@ -152,7 +152,7 @@ static int compile_load(compile_job *j, cu_module *module) {
   LIMN_TRY(cuda_enter(j->d));
   code = j->d->l->f.ModuleLoadData(module, j->data);
   if (code == CU_E_OUT_OF_MEMORY) {
-    limn_gpu_trim(&j->d->gpu);
+    cuda_mem_trim(j->d);
     code = j->d->l->f.ModuleLoadData(module, j->data);
   }
   cuda_leave(j->d);

@@ -94,7 +94,7 @@ static bool gemm_open(cuda_dev *d) {
   }
   code = gemm_open_handle(d);
   if (code) { /* it wants memory, too */
-    limn_gpu_trim(&d->gpu);
+    cuda_mem_trim(d);
     code = gemm_open_handle(d);
   }
   if (!code && d->l->has_lt && d->l->lt.Create(&d->lt)) d->lt = NULL;

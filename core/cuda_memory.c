@@ -9,6 +9,18 @@ static int memory_alloc(cuda_dev *d, size_t bytes, cu_ptr *p) {
                  : f->MemAlloc(p, bytes);
 }
 
+/* What is free but not yet given back to the driver. */
+static void memory_trim(cuda_dev *d) {
+  if (!d->pool) return;
+  d->l->f.StreamSynchronize(d->stream);
+  d->l->f.MemPoolTrimTo(d->pool, 0);
+}
+
+void cuda_mem_trim(cuda_dev *d) {
+  limn_gpu_trim(&d->gpu);
+  memory_trim(d);
+}
+
 int cuda_mem_new(limn_gpu *g, size_t bytes, void **mem) {
   cuda_dev *d = cuda_of(g);
   cu_ptr p = 0;
@@ -17,9 +29,7 @@ int cuda_mem_new(limn_gpu *g, size_t bytes, void **mem) {
   LIMN_TRY(cuda_enter(d));
   code = memory_alloc(d, bytes, &p);
   if (code == CU_E_OUT_OF_MEMORY && d->pool) {
-    /* What is free but not yet given back to the driver. */
-    d->l->f.StreamSynchronize(d->stream);
-    d->l->f.MemPoolTrimTo(d->pool, 0);
+    memory_trim(d);
     code = memory_alloc(d, bytes, &p);
   }
   cuda_leave(d);

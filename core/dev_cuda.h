@@ -89,6 +89,9 @@ void *cuda_open_release(const cuda_libs *l, const char *named,
 /* cuda_memory.c: entries of the driver. */
 int cuda_mem_new(limn_gpu *g, size_t bytes, void **mem);
 void cuda_mem_del(limn_gpu *g, void *mem);
+/* All that is kept for reuse goes back to the driver, which wants it itself;
+ * the context is current. */
+void cuda_mem_trim(cuda_dev *d);
 int cuda_write(limn_gpu *g, void *mem, size_t off, const void *src, size_t n);
 int cuda_read(limn_gpu *g, void *mem, size_t off, void *dst, size_t n);
 int cuda_finish(limn_gpu *g);

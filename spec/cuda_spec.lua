@@ -68,6 +68,18 @@ describe("CUDA #cuda", function()
       says(notes, "cuda: cannot load /none/nvrtc.so, the compiler",
            "LIMN_NVRTC_LIB=/none/nvrtc.so")
     end)
+    it("a GPU", function()
+      says(notes, "cuda: the driver finds no GPU", "STANDIN_DEVICES=none")
+    end)
+    it("what a library is too old for", function()
+      says(notes, "cuda: the driver lacks cuInit", "LIMN_CUDA_LIB=libm.so.6")
+      says(notes, "cuda: NVRTC lacks nvrtcVersion", "LIMN_NVRTC_LIB=libm.so.6")
+      says([[
+        local a = limn.randn(200, 200):to "cuda:0"
+        a:matmul(a)
+      ]] .. notes, "cuda: cuBLAS lacks cublasCreate_v2",
+           "LIMN_CUBLAS_LIB=libm.so.6")
+    end)
     it("a driver that does not start", function()
       says(notes, "cuda: the driver does not start: CUDA_ERROR_",
            "STANDIN_FAIL=cuInit:1")
@@ -296,6 +308,20 @@ describe("CUDA #cuda", function()
         x = limn.ones(12000000, "cuda:0")
         assert(x:sum():item() == 12000000)
       ]], "STANDIN_MEMORY=67108864")
+    end)
+    it("that is kept goes back for what the driver itself has no room for",
+       function()
+      for _, call in ipairs {"cuModuleLoadData", "cublasCreate"} do
+        works([[
+          local a = limn.randn(200, 200)
+          local b = a:to "cuda:0"
+          close(b:matmul(b):tanh(), a:matmul(a):tanh())
+          local ffi = require "ffi"
+          ffi.cdef "int standin_calls(const char *);"
+          local lib = ffi.load(os.getenv "LIMN_CUDA_LIB")
+          assert(lib.standin_calls "cuMemPoolTrimTo" == 1)
+        ]], "STANDIN_FAIL=" .. call .. ":1:2")
+      end
     end)
     it("is copied whole through pinned parts, and without them", function()
       local copies = [[

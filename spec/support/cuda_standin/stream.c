@@ -291,6 +291,38 @@ STANDIN_API int cuMemcpyPeerAsync(cu_ptr to, cu_context to_c, cu_ptr from,
   return standin_queue(s, op);
 }
 
+/* What the benchmark uses beside cuda_api.h. */
+STANDIN_API int cuMemcpyHtoD_v2(cu_ptr to, const void *from, size_t bytes);
+STANDIN_API int cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes,
+                                     cu_stream s);
+
+STANDIN_API int cuMemcpyHtoD_v2(cu_ptr to, const void *from, size_t bytes) {
+  struct cu_context *c;
+  int rc;
+  ENTER(cuMemcpyHtoD_v2);
+  rc = standin_current(&c);
+  if (!rc) rc = standin_range(c, to, bytes, true, "the destination");
+  if (!rc) rc = standin_drain_all(c);
+  if (!rc) memcpy(standin_real(to), from, bytes);
+  return rc;
+}
+
+STANDIN_API int cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes,
+                                     cu_stream s) {
+  standin_op *op;
+  int rc;
+  ENTER(cuMemcpyDtoDAsync_v2);
+  CHECK(s, SI_STREAM);
+  rc = standin_range(s->o.owner, to, bytes, true, "the destination");
+  if (!rc) rc = standin_range(s->o.owner, from, bytes, true, "the source");
+  if (rc) return rc;
+  op = standin_op_new(SI_OP_COPY);
+  op->to = to;
+  op->from = from;
+  op->bytes = bytes;
+  return standin_queue(s, op);
+}
+
 /* -- Events ---------------------------------------------------------------- */
 
 struct cu_event {
