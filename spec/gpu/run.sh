@@ -5,9 +5,23 @@
 #
 # What `make test DEVICE=cuda:0` and `make bench DEVICE=cuda:0` do, with the
 # spec files side by side. FOLDER (gpu-report) gets a log of each part; the last
-# lines are a table. Exits with 0 if all is well.
+# lines are a table. Exits with 0 if all is well. What the machine lacks may lie
+# in gpu-tools.tar.gz, which pack.sh makes on another one.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
+if [ -z "${LIMN_GPU_PART:-}" ]; then
+  export LUA_PATH="$PWD/lua/?.lua;$PWD/lua/?/init.lua;;"
+  export LUA_CPATH="$PWD/build/?.so;;"
+  if [ -f gpu-tools.tar.gz ]; then
+    tools=$PWD/build/gpu-tools
+    mkdir -p "$tools" && tar xzf gpu-tools.tar.gz -C "$tools" || exit 2
+    export PATH="$tools/bin:$PATH"
+    export LD_LIBRARY_PATH="$tools/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    export LIBRARY_PATH="$tools/lib" C_INCLUDE_PATH="$tools/include"
+    LUA_PATH="$LUA_PATH;$tools/lua/?.lua;$tools/lua/?/init.lua"
+    LUA_CPATH="$LUA_CPATH;$tools/lua/?.so"
+  fi
+fi
 out=${1:-gpu-report} device=${2:-cuda:0}
 start=$(date +%s) most=480
 missing=
@@ -41,8 +55,6 @@ part() {
     >> "$out/table"
 }
 
-export LUA_PATH="$PWD/lua/?.lua;$PWD/lua/?/init.lua;;"
-export LUA_CPATH="$PWD/build/?.so;;"
 export LIMN_DEVICES=cpu,cuda,opencl LIMN_TEST_DEVICE="$device"
 # Thousands of files, which are no report.
 export LIMN_CACHE="$PWD/build/gpu-cache"
@@ -70,6 +82,7 @@ END
 # that fails.
 specs() {
   command -v busted > /dev/null || { echo "busted is not installed"; return 1; }
+  rm -f "$out"/spec/*.log
   ls -S spec/*_spec.lua | xargs -P $(((jobs + 1) / 2)) -I{} sh -c '
     log=$0/spec/$(basename {} .lua).log
     timeout 270 busted -o plainTerminal {} > "$log" 2>&1 || echo "failed: {}"
@@ -88,7 +101,11 @@ sanitize() {
          echo /usr/local/cuda/bin/compute-sanitizer)
   [ -x "$tool" ] || { echo "compute-sanitizer is not installed"; return 0; }
   "$tool" --error-exitcode 1 --leak-check full --report-api-errors no \
-    luajit examples/digits.lua --device "$device" --quick
+    luajit examples/digits.lua --device "$device" --quick > "$out/memcheck" 2>&1
+  status=$?
+  cat "$out/memcheck"
+  grep -q "Device not supported" "$out/memcheck" || return $status
+  echo "compute-sanitizer does not support this device"
 }
 bench() { make -s bench DEVICE="$device" PEERS=1; }
 
