@@ -127,10 +127,9 @@ static int replay_add(replay_walk *w, const limn_gpu_launch *l,
   limn_gpu_replay *r = w->r;
   limn_gpu *g = w->g;
   uint32_t k = w->k, words = l->args.nmem + l->args.nnum;
+  if (k + 1 > r->cap || r->nword + words > r->word_cap)
+    return limn_fail(g->c, LIMN_EARG, "a replay has no room for a launch");
   LIMN_TRY(limn_gpu_launch_start(g, l, a));
-  LIMN_TRY(limn_grow(g->c, &r->l, &r->cap, k + 1, sizeof *r->l));
-  LIMN_TRY(limn_grow(g->c, &r->word, &r->word_cap, r->nword + words,
-                     sizeof *r->word));
   r->l[k].l = l;
   r->l[k].node = NULL;
   r->l[k].at = r->nword;
@@ -275,12 +274,39 @@ static int replay_keep(const replay_walk *w) {
   return 0;
 }
 
+static void replay_count(const limn_gpu_launch *l, uint32_t *launches,
+                         uint32_t *words) {
+  *launches += 1;
+  *words += l->args.nmem + l->args.nnum;
+}
+
+/* Room for all that will be recorded. It is made before: want of memory frees
+ * what nobody holds, which nothing may while launches are recorded. */
+static int replay_room(const replay_walk *w) {
+  limn_gpu_replay *r = w->r;
+  const limn_gpu_launch *l;
+  uint32_t i, k, n = 0, words = 0;
+  for (i = 0; i < w->n; i++) {
+    const limn_gpu_code *code = w->s[i].code;
+    for (l = code ? code->first : NULL; l; l = l->next) {
+      replay_count(l, &n, &words);
+      for (k = 0; l->gemm && k < 4; k++)
+        if (l->gemm->still[k].code)
+          replay_count(((limn_gpu_code *)l->gemm->still[k].code)->first, &n,
+                       &words);
+    }
+  }
+  LIMN_TRY(limn_grow(w->g->c, &r->l, &r->cap, n, sizeof *r->l));
+  return limn_grow(w->g->c, &r->word, &r->word_cap, words, sizeof *r->word);
+}
+
 static int replay_record(replay_walk *w) {
   limn_gpu_replay *r = w->r;
   int rc, end;
   w->record = true;
   w->k = 0;
   LIMN_TRY(replay_keep(w));
+  LIMN_TRY(replay_room(w));
   LIMN_TRY(w->g->drv->record(w->g));
   w->g->c->count.records++;
   r->n = r->nword = 0;
