@@ -19,7 +19,8 @@ cat > "$tools/bin/busted" <<'END'
 exec luajit "$(dirname "$0")/../lua/busted_run.lua" "$@"
 END
 chmod +x "$tools/bin/busted"
-echo 'require "busted.runner" {standalone = false}' > "$tools/lua/busted_run.lua"
+echo 'require "busted.runner" {standalone = false}' \
+  > "$tools/lua/busted_run.lua"
 
 # Modules by their roots: Lua files, folders of them, libraries.
 luajit - "$tools/lua" <<'END'
