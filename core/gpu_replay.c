@@ -285,14 +285,15 @@ static void replay_count(const limn_gpu_launch *l, uint32_t *launches,
 static int replay_room(const replay_walk *w) {
   limn_gpu_replay *r = w->r;
   const limn_gpu_launch *l;
-  uint32_t i, k, n = 0, words = 0;
+  uint32_t i, n = 0, words = 0;
+  int k;
   for (i = 0; i < w->n; i++) {
     const limn_gpu_code *code = w->s[i].code;
     for (l = code ? code->first : NULL; l; l = l->next) {
       replay_count(l, &n, &words);
-      for (k = 0; l->gemm && k < 4; k++)
-        if (l->gemm->still[k].code)
-          replay_count(((limn_gpu_code *)l->gemm->still[k].code)->first, &n,
+      for (k = 0; l->call && k < l->call->n; k++)
+        if (l->call->still[k].code)
+          replay_count(((limn_gpu_code *)l->call->still[k].code)->first, &n,
                        &words);
     }
   }
