@@ -148,15 +148,15 @@ static void conv_choose(limn_context *c, conv_plan *k, const limn_step *s) {
     return;
   }
   if ((c->flags.passes & LIMN_PASS_WINOGRAD) && limn_conv_wino_suits(k, s))
-    limn_conv_wino_prepare(k, s), k->how = CONV_WINOGRAD;
+    limn_conv_wino_prepare(k, s);
   else
-    limn_conv_product_prepare(k, s), k->how = CONV_PRODUCT;
+    limn_conv_product_prepare(k, s);
   k->keeps = k->begin && (c->flags.passes & LIMN_PASS_PREPACK);
 }
 
 static void conv_head_fill(conv_plan *k, const limn_step *s) {
   conv_head *h = &k->head;
-  h->form = k->how, h->op = k->op, h->n = s->conv->n;
+  h->form = k->how == CONV_WINOGRAD, h->op = k->op, h->n = s->conv->n;
   h->O = k->O, h->c = k->c, h->G = k->G, h->offset = s->in[1].v.offset;
   for (int i = 0; i < s->conv->n; i++) {
     h->stride[i] = s->conv->stride[i];

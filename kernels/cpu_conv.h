@@ -37,9 +37,32 @@ typedef struct {
   int64_t dstep;
 } limn_conv_gather;
 
+/* Runs of n positions each, for all results of some groups, straight from the
+ * source. All use the taps of the last dim alike, on lines of their own. */
+typedef struct {
+  /* Of each run: how many lines there are, where its first result goes, and in
+   * `outer` places where each line begins and the number of its first tap. */
+  int64_t runs, outer;
+  const int64_t *lines, *target, *line, *tap;
+  bool spread; /* for `sum` */
+  const limn_conv_part *part; /* [vectors of a run][taps], from the line on */
+  int64_t taps, step, n;
+  int64_t groups, channels, results; /* of a group: channels and results */
+  const float *src, *w;
+  int64_t cstep, wstep, wrow; /* of the source; of w by channel, by result */
+  float *out;
+  int64_t ostep, pstep; /* by result, by position */
+} limn_conv_direct;
+
 typedef struct limn_conv_kernels {
   int lanes; /* positions of a vector, as many as the products' */
   void (*gather)(const limn_conv_gather *g);
+  void (*direct)(const limn_conv_direct *d);
+  /* The gradient of the weights likewise, [groups][channels][outer][taps]
+   * [results] floats of it, which are added to: w is the gradient of the
+   * result, `line` has a place for each outer tap, or -1, and lines and tap
+   * mean nothing. */
+  void (*sum)(const limn_conv_direct *d);
   /* Winograd's transforms. */
   void (*input)(const float *const rows[4], int64_t tiles, float *v,
                 int64_t step);
@@ -73,6 +96,12 @@ typedef struct {
   int64_t first; /* taps of the passes before */
 } conv_grid;
 
+/* Positions of one line: `len` of them from at on, of row `row`. */
+typedef struct {
+  int64_t row, len;
+  int64_t at[LIMN_MAXDIM];
+} conv_span;
+
 /* Where the result of a pass lies: position j of a dim at j * step + first. */
 typedef struct {
   int64_t step[LIMN_MAXDIM], first[LIMN_MAXDIM], size[LIMN_MAXDIM];
@@ -88,7 +117,7 @@ typedef struct {
 } conv_head;
 _Static_assert(sizeof(conv_head) % 64 == 0, "keeps the copy aligned");
 
-enum { CONV_PRODUCT = 1, CONV_WINOGRAD };
+enum { CONV_PRODUCT = 1, CONV_DIRECT, CONV_WINOGRAD };
 
 typedef struct conv_plan conv_plan;
 typedef void conv_tiles(const conv_plan *k, const limn_step *s,
@@ -115,7 +144,7 @@ struct conv_plan {
   size_t ntable;
   /* Tiles: see the files. */
   int64_t units, per, tiles, blocks, mparts, mb, columns, channels;
-  int64_t parts, chunks;
+  int64_t parts, chunks, groups; /* groups: of a tile */
   bool cross; /* blocks go on from row to row */
   /* Weights in another form: made before the tiles, of `shared` bytes; of
    * conv_weights the sums of the parts. */
@@ -133,6 +162,13 @@ void limn_conv_pass(const conv_plan *k, int64_t pass, conv_grid *g,
                     conv_place *at);
 /* Bytes that limn_conv_rows needs beside its result. */
 size_t limn_conv_parts_size(const conv_plan *k);
+/* The lines that r reads: where each begins, and its first tap; how many. */
+int64_t limn_conv_lines(const conv_grid *g, const conv_span *r, int64_t *line,
+                        int64_t *tap);
+/* What a vector of r's positions, from number `first` on, reads of a line by
+ * tap t. */
+limn_conv_part limn_conv_part_of(const conv_grid *g, const conv_span *r,
+                                 int64_t first, int64_t lanes, int64_t t);
 /* The windows of positions [f, f + n) of `channels` channels from src on, as
  * rows by channel, then tap. `panels`: as products have them packed (float32
  * only), else rows ld apart, in the type computed in. f counts on from one row
@@ -140,15 +176,31 @@ size_t limn_conv_parts_size(const conv_plan *k);
 void limn_conv_rows(const conv_plan *k, const conv_grid *g, const char *src,
                     int64_t channels, int64_t f, int64_t n, bool panels,
                     int64_t ld, void *parts, void *dst);
-/* Positions of one line: `len` of them from at on, of row `row`. */
-typedef struct {
-  int64_t row, len;
-  int64_t at[LIMN_MAXDIM];
-} conv_span;
 void limn_conv_seek(const conv_grid *g, int64_t f, conv_span *r); /* len: 0 */
 void limn_conv_next(const conv_grid *g, int64_t most, conv_span *r);
 
-/* -- cpu_conv_product.c, cpu_conv_wino.c, cpu_conv_weights.c -- */
+/* -- cpu_conv_product.c, cpu_conv_direct.c, cpu_conv_wino.c,
+ *    cpu_conv_weights.c -- */
+/* A tile of conv or conv_transpose, or what a pass has of it. */
+typedef struct {
+  const conv_plan *k;
+  conv_grid g;
+  conv_place at;
+  int64_t group, groups, m0, m1; /* the first; result channels from there on */
+  const char *src, *w; /* of the group; w at row m0, `wrow` elements a row */
+  int64_t wrow;
+  char *out; /* of the step */
+  char *windows, *sums, *parts, *rest; /* scratch */
+} conv_tile;
+/* Where the first position of r goes, of the result's channel 0. */
+int64_t limn_conv_target(const conv_tile *t, const conv_span *r);
+/* Positions [f0, f1) of a pass, counted on from row to row. */
+void limn_conv_direct_block(const conv_tile *t, int64_t f0, int64_t f1);
+bool limn_conv_direct_suits(const conv_plan *k);
+size_t limn_conv_direct_scratch(const conv_plan *k);
+/* Likewise of conv_weights, added to out. */
+void limn_conv_direct_sum(const conv_tile *t, const char *y, void *out,
+                          int64_t f0, int64_t f1);
 void limn_conv_product_prepare(conv_plan *k, const limn_step *s);
 bool limn_conv_wino_suits(const conv_plan *k, const limn_step *s);
 void limn_conv_wino_prepare(conv_plan *k, const limn_step *s);

@@ -178,11 +178,12 @@ static uint32_t conv_apart(uint32_t m) {
   return (m | m << 1) & 0x55555555;
 }
 
+/* `len` positions from j on as lanes from `lane` on. */
 static limn_conv_part conv_part_of(const conv_dim *d, const int64_t *tap,
-                                   const conv_span *r, int64_t j, int64_t lane,
+                                   int64_t len, int64_t j, int64_t lane,
                                    int64_t line) {
   limn_conv_part p = {0, 0, 0};
-  int64_t lo = LIMN_MAX(tap[1] - j, 0), hi = LIMN_MIN(tap[2] - j, r->len);
+  int64_t lo = LIMN_MAX(tap[1] - j, 0), hi = LIMN_MIN(tap[2] - j, len);
   if (line < 0 || lo >= hi) return p;
   p.mask = (uint32_t)(((1u << hi) - (1u << lo)) << lane);
   if (d->step == 2) p.mask = conv_apart(p.mask);
@@ -208,10 +209,28 @@ static int64_t conv_parts(const conv_grid *g, int64_t f, int64_t n,
     for (int64_t i = 0; i < runs; i++) line[i] = conv_line(g, &run[i], u);
     for (int64_t t = 0; t < last->n; t++)
       for (int64_t i = 0; i < runs; i++)
-        *part++ = conv_part_of(last, last->tap + CONV_TAP * t, &run[i],
+        *part++ = conv_part_of(last, last->tap + CONV_TAP * t, run[i].len,
                                run[i].at[g->nd - 1], lane[i], line[i]);
   }
   return runs;
+}
+
+int64_t limn_conv_lines(const conv_grid *g, const conv_span *r, int64_t *line,
+                        int64_t *tap) {
+  int64_t last = g->d[g->nd - 1].n, outer = last ? g->taps / last : 0, n = 0;
+  for (int64_t u = 0; u < outer; u++) {
+    line[n] = conv_line(g, r, u);
+    tap[n] = u * last;
+    n += line[n] >= 0;
+  }
+  return n;
+}
+
+limn_conv_part limn_conv_part_of(const conv_grid *g, const conv_span *r,
+                                 int64_t first, int64_t lanes, int64_t t) {
+  const conv_dim *d = &g->d[g->nd - 1];
+  return conv_part_of(d, d->tap + CONV_TAP * t, LIMN_MIN(r->len - first, lanes),
+                      r->at[g->nd - 1] + first, 0, 0);
 }
 
 size_t limn_conv_parts_size(const conv_plan *k) {

@@ -16,6 +16,12 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
+/* Unrolled loops keep arrays of vectors in registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 /* CONV_LANES tiles are worked on at once: even and odd lanes of two vectors,
  * and two vectors with their lanes alternating. */
@@ -107,6 +113,148 @@ static void conv_gather(const limn_conv_gather *g) {
   else if (g->step == 1) conv_gather_by(g, g->parts, 1);
   else if (g->step == 2) conv_gather_by(g, g->parts, 2);
   else conv_gather_by(g, g->parts, g->step);
+}
+
+/* -- Direct -- */
+
+/* The first n lanes to p, `step` apart. */
+INLINE void conv_write(float *p, conv_vec v, int64_t n, int64_t step) {
+  if (step != 1) {
+    float lane[CONV_LANES];
+    conv_store(lane, v);
+    for (int i = 0; i < n; i++) p[i * step] = lane[i];
+    return;
+  }
+  if (n == CONV_LANES) {
+    conv_store(p, v);
+    return;
+  }
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
+  for (int i = 0; i < n; i++) p[i] = v[i];
+#endif
+}
+
+/* `some` results of a group for `nv` vectors of a run from number v on; some,
+ * nv and step are constants here. */
+INLINE void conv_direct_some(const limn_conv_direct *d, int some, int nv,
+                             int64_t step, int64_t run, int64_t v,
+                             const float *src, const float *w, float *out) {
+  const int64_t *line = d->line + run * d->outer;
+  const int64_t *tap = d->tap + run * d->outer;
+  const limn_conv_part *part = d->part + v * d->taps;
+  conv_vec sum[8] = {{0}};
+  for (int64_t c = 0; c < d->channels; c++, src += d->cstep, w += d->wstep)
+    for (int64_t u = 0; u < d->lines[run]; u++) {
+      const float *from = src + line[u], *at = w + tap[u];
+      for (int64_t t = 0; t < d->taps; t++)
+        UNROLL for (int i = 0; i < nv; i++) {
+          conv_vec x = conv_read(from, &part[i * d->taps + t], step);
+          UNROLL for (int j = 0; j < some; j++)
+            sum[j * nv + i] += at[j * d->wrow + t] * x;
+        }
+    }
+  out += d->target[run] + v * CONV_LANES * d->pstep;
+  UNROLL for (int i = 0; i < nv; i++) {
+    int64_t n = d->n - (v + i) * CONV_LANES;
+    if (n > CONV_LANES) n = CONV_LANES;
+    UNROLL for (int j = 0; j < some; j++)
+      conv_write(out + j * d->ostep + i * CONV_LANES * d->pstep,
+                 sum[j * nv + i], n, d->pstep);
+  }
+}
+
+INLINE void conv_direct_run(const limn_conv_direct *d, int some, int64_t step,
+                            int64_t run, const float *src, const float *w,
+                            float *out) {
+  int64_t vectors = (d->n + CONV_LANES - 1) / CONV_LANES, v = 0;
+  if (some == 1)
+    for (; v + 4 <= vectors; v += 4)
+      conv_direct_some(d, some, 4, step, run, v, src, w, out);
+  for (; v + 2 <= vectors; v += 2)
+    conv_direct_some(d, some, 2, step, run, v, src, w, out);
+  if (v < vectors) conv_direct_some(d, some, 1, step, run, v, src, w, out);
+}
+
+INLINE void conv_direct_by(const limn_conv_direct *d, int64_t step) {
+  const float *src = d->src, *w = d->w;
+  float *out = d->out;
+  for (int64_t g = 0; g < d->groups; g++, src += d->channels * d->cstep) {
+    int64_t r = 0;
+    for (; r + 4 <= d->results; r += 4, w += 4 * d->wrow, out += 4 * d->ostep)
+      for (int64_t i = 0; i < d->runs; i++)
+        conv_direct_run(d, 4, step, i, src, w, out);
+    for (; r < d->results; r++, w += d->wrow, out += d->ostep)
+      for (int64_t i = 0; i < d->runs; i++)
+        conv_direct_run(d, 1, step, i, src, w, out);
+  }
+}
+
+static void conv_direct(const limn_conv_direct *d) {
+  if (d->step == 1) conv_direct_by(d, 1);
+  else if (d->step == 2) conv_direct_by(d, 2);
+  else conv_direct_by(d, d->step);
+}
+
+INLINE float conv_total(conv_vec v) {
+  float lane[CONV_LANES], s = 0;
+  conv_store(lane, v);
+  for (int i = 0; i < CONV_LANES; i++) s += lane[i];
+  return s;
+}
+
+/* Of one channel and result, `some` taps of line number u of each run; some and
+ * step are constants here. Two sets of sums take turns. */
+INLINE void conv_sum_some(const limn_conv_direct *d, int some, int64_t step,
+                          int64_t u, int64_t t, const float *src,
+                          const float *y, float *out) {
+  conv_vec sum[8] = {{0}};
+  int64_t vectors = (d->n + CONV_LANES - 1) / CONV_LANES;
+  int64_t tail = d->n - (vectors - 1) * CONV_LANES;
+  uint32_t ends = (uint32_t)(((uint64_t)1 << tail) - 1);
+  for (int64_t i = 0; i < d->runs; i++) {
+    const float *from = src + d->line[i * d->outer + u];
+    const float *at = y + d->target[i];
+    const limn_conv_part *part = d->part + t;
+    if (d->line[i * d->outer + u] < 0) continue;
+    for (int64_t v = 0; v + 1 < vectors; v++, part += d->taps) {
+      conv_vec g = conv_load(at + v * CONV_LANES);
+      UNROLL for (int j = 0; j < some; j++)
+        sum[j] += g * conv_read(from, part + j, step);
+    }
+    conv_vec g = conv_masked(at + (vectors - 1) * CONV_LANES, ends);
+    UNROLL for (int j = 0; j < some; j++)
+      sum[4 + j] += g * conv_read(from, part + j, step);
+  }
+  for (int j = 0; j < some; j++)
+    out[j * d->results] += conv_total(sum[j] + sum[4 + j]);
+}
+
+INLINE void conv_sum_by(const limn_conv_direct *d, int64_t step) {
+  const float *src = d->src, *y = d->w;
+  float *out = d->out;
+  for (int64_t g = 0; g < d->groups; g++, y += d->results * d->ostep)
+    for (int64_t c = 0; c < d->channels; c++, src += d->cstep)
+      for (int64_t u = 0; u < d->outer; u++)
+        for (int64_t t = 0, some; t < d->taps;
+             t += some, out += some * d->results) {
+          some = d->taps - t < 4 ? d->taps - t : 4;
+          for (int64_t r = 0; r < d->results; r++) {
+            const float *at = y + r * d->ostep;
+            float *to = out + r;
+            if (some == 4) conv_sum_some(d, 4, step, u, t, src, at, to);
+            else if (some == 3) conv_sum_some(d, 3, step, u, t, src, at, to);
+            else if (some == 2) conv_sum_some(d, 2, step, u, t, src, at, to);
+            else conv_sum_some(d, 1, step, u, t, src, at, to);
+          }
+        }
+}
+
+static void conv_sum(const limn_conv_direct *d) {
+  if (d->step == 1) conv_sum_by(d, 1);
+  else if (d->step == 2) conv_sum_by(d, 2);
+  else conv_sum_by(d, d->step);
 }
 
 /* -- Winograd -- */
@@ -203,5 +351,6 @@ static void conv_weights(const float *w, int64_t os, int64_t cs,
 
 const limn_conv_kernels CONV_TABLE;
 const limn_conv_kernels CONV_TABLE = {
-    CONV_LANES, conv_gather, conv_input, conv_output, conv_weights,
+    CONV_LANES, conv_gather, conv_direct,  conv_sum,
+    conv_input, conv_output, conv_weights,
 };

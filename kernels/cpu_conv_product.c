@@ -14,12 +14,18 @@
 
 enum {
   WORK = 3000000, /* multiplications of a tile, about */
+  WORK_DIRECT = 500000,
   COLUMNS = 256,  /* positions of a block, at most */
   FEW = 64,       /* positions of a row, from which blocks stay within it */
-  DEPTH = 256,    /* rows of windows that are multiplied at a time, about */
+  DEPTH = 384,    /* rows of windows that are multiplied at a time, about */
   ENOUGH = 8,     /* tiles that a step is cut into if it can be */
+  GROUPS = 256,   /* of a tile, at most, if they are computed directly */
   ROWS = 32       /* result channels of a tile, at least, if it is cut */
 };
+
+static int64_t conv_parts(int64_t n, int64_t each) {
+  return LIMN_MAX((n + each - 1) / each, 1);
+}
 
 /* -- Products -- */
 
@@ -132,17 +138,12 @@ static void conv_begin(const conv_plan *k, const limn_step *s,
 
 /* -- Blocks -- */
 
-/* One tile, or what a pass has of it. */
-typedef struct {
-  const conv_plan *k;
-  conv_grid g;
-  conv_place at;
-  int64_t group, m0, m1; /* result channels of the group */
-  const char *src, *w;   /* of the group; w at row m0, `wrow` elements a row */
-  int64_t wrow;
-  char *out;             /* of the step */
-  char *windows, *sums, *parts, *rest; /* scratch */
-} conv_tile;
+int64_t limn_conv_target(const conv_tile *t, const conv_span *r) {
+  int64_t at = 0;
+  for (int i = 0; i < t->g.nd; i++)
+    at = at * t->at.size[i] + r->at[i] * t->at.step[i] + t->at.first[i];
+  return r->row * t->k->O * t->k->P + at;
+}
 
 /* The sums of a block to where they belong. */
 static void conv_scatter(const conv_tile *t, int64_t f, int64_t n,
@@ -153,30 +154,30 @@ static void conv_scatter(const conv_tile *t, int64_t f, int64_t n,
   conv_span r;
   limn_conv_seek(&t->g, f, &r);
   for (int64_t at = 0; at < n; at += r.len) {
-    int64_t line = 0, step = t->at.step[last];
+    int64_t line, step = t->at.step[last];
     limn_conv_next(&t->g, n - at, &r);
-    for (int i = 0; i <= last; i++)
-      line = line * t->at.size[i] + r.at[i] * t->at.step[i] + t->at.first[i];
-    line += (r.row * k->O + t->group * k->o) * k->P;
+    line = limn_conv_target(t, &r) + t->group * k->o * k->P;
     for (int64_t m = t->m0; m < t->m1; m++) {
       const char *v = t->sums + ((m - t->m0) * ld + at) * k->wide;
       char *out = t->out + (line + m * k->P) * k->size;
+      if (k->own) {
+        const float *from = (const void *)v;
+        for (int64_t i = 0; i < r.len; i++)
+          ((float *)(void *)out)[i * step] = from[i];
+        continue;
+      }
       limn_conv_store(k, v, r.len, step == 1 ? out : tmp);
-      if (step == 1) continue;
-      if (k->own)
-        for (int64_t i = 0; i < r.len; i++)
-          ((float *)(void *)out)[i * step] = ((float *)(void *)tmp)[i];
-      else
-        for (int64_t i = 0; i < r.len; i++)
-          memcpy(out + i * step * k->size, tmp + i * k->size,
-                 (size_t)k->size);
+      for (int64_t i = 0; step != 1 && i < r.len; i++)
+        memcpy(out + i * step * k->size, tmp + i * k->size, (size_t)k->size);
     }
   }
 }
 
-/* The windows of some channels, multiplied and added. */
+/* The windows of some channels, multiplied and added. Where there is room for
+ * `whole` columns, a multiple of a vector, so many are: that is faster. */
 static void conv_depth(const conv_tile *t, int64_t c, int64_t channels,
-                       int64_t f, int64_t n, char *sums, int64_t ld) {
+                       int64_t f, int64_t n, int64_t whole, char *sums,
+                       int64_t ld) {
   const conv_plan *k = t->k;
   int64_t K = channels * t->g.taps, m = t->m1 - t->m0;
   const char *src = t->src + c * k->S * k->size;
@@ -193,20 +194,21 @@ static void conv_depth(const conv_tile *t, int64_t c, int64_t channels,
     limn_conv_multiply(k, m, n, K, w, t->wrow, t->windows, k->columns, 1, sums,
                        ld, c > 0, t->rest);
   else /* one column would be expected to be there twice */
-    k->gemm->run_packed(0, m, 0, n, K, LIMN_MAX(n, 2), (const void *)w,
+    k->gemm->run_packed(0, m, 0, whole, K, LIMN_MAX(whole, 2), (const void *)w,
                         t->wrow, 1, (const void *)t->windows,
                         &(limn_gemm_out){.c = (void *)sums, .ldc = ld,
                                          .acc = c > 0});
 }
 
-/* Positions [f0, f1) of a pass, counted on from row to row. */
 static void conv_block(const conv_tile *t, int64_t f0, int64_t f1) {
   const conv_plan *k = t->k;
   bool straight = k->own && k->passes == 1 && !k->cross;
-  for (int64_t f = f0, n; f < f1; f += n) {
+  int64_t lanes = k->gemm->lanes;
+  for (int64_t f = f0, n, whole; f < f1; f += n) {
     char *sums = t->sums;
     int64_t ld = k->columns, c = 0;
     n = LIMN_MIN(k->columns, f1 - f);
+    whole = (n + lanes - 1) / lanes * lanes;
     if (straight) {
       int64_t o = f / k->P * k->O + t->group * k->o + t->m0;
       sums = t->out + (o * k->P + f % k->P) * k->size;
@@ -214,7 +216,7 @@ static void conv_block(const conv_tile *t, int64_t f0, int64_t f1) {
     }
     do {
       int64_t channels = LIMN_MIN(k->channels, k->c - c);
-      conv_depth(t, c, channels, f, n, sums, ld);
+      conv_depth(t, c, channels, f, n, straight ? n : whole, sums, ld);
       c += channels;
     } while (c < k->c);
     if (!straight) conv_scatter(t, f, n, ld);
@@ -228,7 +230,9 @@ static void conv_pass_run(conv_tile *t, int64_t row, int64_t u0, int64_t u1) {
     each = all / first; /* what of the pass lies behind a position of dim 1 */
     u0 = LIMN_MIN(u0, first), u1 = LIMN_MIN(u1, first);
   }
-  conv_block(t, row * all + u0 * each, row * all + u1 * each);
+  u0 = row * all + u0 * each, u1 = row * all + u1 * each;
+  if (t->k->how == CONV_DIRECT) limn_conv_direct_block(t, u0, u1);
+  else conv_block(t, u0, u1);
 }
 
 /* What follows, for the positions that the units make. */
@@ -250,11 +254,14 @@ static void conv_after(const conv_tile *t, const limn_step *s,
 static void conv_run_tile(conv_tile *t, const limn_step *s, const limn_bind *b,
                           const char *w, int64_t i) {
   const conv_plan *k = t->k;
-  int64_t part = i % k->mparts, range = i / k->mparts / k->G;
+  int64_t part = i % k->mparts, gparts = conv_parts(k->G, k->groups);
+  int64_t range = i / k->mparts / gparts;
   int64_t row = range / k->blocks, u0 = range % k->blocks * k->per;
   int64_t u1 = LIMN_MIN(u0 + k->per, k->units);
-  t->group = i / k->mparts % k->G;
-  t->m0 = part * k->mb, t->m1 = LIMN_MIN(t->m0 + k->mb, k->o);
+  t->group = i / k->mparts % gparts * k->groups;
+  t->groups = LIMN_MIN(k->groups, k->G - t->group);
+  t->m0 = part * k->mb;
+  t->m1 = LIMN_MIN(t->m0 + k->mb, t->groups * k->o);
   t->src += t->group * k->c * k->S * k->size;
   for (int64_t pass = 0; pass < k->passes; pass++) {
     limn_conv_pass(k, pass, &t->g, &t->at);
@@ -269,11 +276,13 @@ static void conv_run_tile(conv_tile *t, const limn_step *s, const limn_bind *b,
 static size_t conv_round(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static size_t conv_windows_size(const conv_plan *k) {
+  if (k->how == CONV_DIRECT) return 0;
   if (k->own && k->plain && !k->cross) return 0;
   return conv_round((size_t)(k->channels * k->taps * k->columns * k->wide));
 }
 
 static size_t conv_sums_size(const conv_plan *k) {
+  if (k->how == CONV_DIRECT) return 0;
   if (k->own && k->passes == 1 && !k->cross) return 0;
   return conv_round((size_t)(k->mb * k->columns * k->wide));
 }
@@ -299,26 +308,25 @@ static void conv_run_tiles(const conv_plan *k, const limn_step *s,
 
 /* -- Preparing -- */
 
-static int64_t conv_parts(int64_t n, int64_t each) {
-  return LIMN_MAX((n + each - 1) / each, 1);
-}
-
 /* Positions of a tile: of one pass any, of several whole rows of dim 1. */
 static void conv_cut(conv_plan *k) {
-  double each = (double)k->o * (double)k->c * (double)k->taps;
-  double want = LIMN_MIN(LIMN_MAX(WORK / LIMN_MAX(each, 1), 96), 4096);
+  double each = (double)(k->groups * k->o) * (double)k->c *
+                ((double)k->taps / (double)k->passes);
+  double work = k->how == CONV_DIRECT ? WORK_DIRECT : WORK;
+  double want = LIMN_MIN(LIMN_MAX(work / LIMN_MAX(each, 1), 96), 4096);
   int64_t units = k->P, n = (int64_t)want, unit = k->gemm->lanes;
   k->cross = k->passes == 1 && k->P < FEW && k->N > 1;
   if (k->cross) units = k->N * k->P;
   if (k->passes > 1) {
     units = conv_parts(k->grid[0], k->stride[0]);
-    n = LIMN_MAX(n / LIMN_MAX(k->P / units, 1), 1);
+    n = LIMN_MAX(n / LIMN_MAX(k->P / k->passes / units, 1), 1);
     unit = 1;
   }
+  if (k->how == CONV_DIRECT && k->passes == 1) unit = k->grid[k->nd - 1];
   k->per = conv_parts(conv_parts(units, conv_parts(units, n)), unit) * unit;
   k->units = units;
   k->blocks = conv_parts(units, k->per);
-  k->tiles = k->blocks * (k->cross ? 1 : k->N) * k->G;
+  k->tiles = k->blocks * (k->cross ? 1 : k->N) * conv_parts(k->G, k->groups);
 }
 
 /* Result channels of a tile: each range of them gathers the windows anew. */
@@ -329,21 +337,25 @@ static void conv_cut_rows(conv_plan *k) {
   int64_t total = (int64_t)LIMN_MIN(work * (double)k->tiles / WORK, ENOUGH);
   parts = LIMN_MAX(parts, total / LIMN_MAX(k->tiles, 1));
   parts = LIMN_MIN(parts, LIMN_MAX(k->o / ROWS, 1));
-  k->mb = conv_parts(k->o, parts);
-  k->mparts = conv_parts(k->o, k->mb);
+  if (k->how == CONV_DIRECT) parts = 1;
+  k->mb = conv_parts(k->groups * k->o, parts);
+  k->mparts = conv_parts(k->groups * k->o, k->mb);
 }
 
 void limn_conv_product_prepare(conv_plan *k, const limn_step *s) {
   double work = (double)k->N * (double)k->O * (double)k->P * (double)k->c *
                 (double)k->taps;
-  int64_t columns = k->P;
+  int64_t columns = k->P, parts;
   (void)s;
+  k->how = limn_conv_direct_suits(k) ? CONV_DIRECT : CONV_PRODUCT;
+  k->groups = k->how == CONV_DIRECT ? LIMN_MIN(k->G, GROUPS) : 1;
   conv_cut(k);
   conv_cut_rows(k);
   if (k->passes == 1) columns = k->per;
   k->columns = LIMN_MIN(conv_parts(columns, k->gemm->lanes) * k->gemm->lanes,
                         COLUMNS);
-  k->channels = LIMN_MIN(LIMN_MAX(DEPTH / k->taps, 1), LIMN_MAX(k->c, 1));
+  parts = conv_parts(k->c * k->taps, DEPTH);
+  k->channels = conv_parts(k->c, parts);
   k->run = conv_run_tiles;
   k->tiles *= k->mparts;
   if (!k->own || k->op == OP_conv_transpose) {
@@ -359,5 +371,6 @@ void limn_conv_product_prepare(conv_plan *k, const limn_step *s) {
                       k->own ? k->c : k->channels * k->taps, k->columns) *
                   sizeof(float);
   k->scratch = LIMN_MAX(k->scratch, (size_t)(k->taps * k->wide));
+  k->scratch = LIMN_MAX(k->scratch, limn_conv_direct_scratch(k));
   k->cost_ns = work / (k->type == CPU_F32 ? 40 : k->type == CPU_F64 ? 20 : 0.5);
 }

@@ -14,6 +14,8 @@ enum {
   PARTS = 16,         /* at most */
   SUMS = 1 << 20,     /* of all parts, at most, if there are several */
   WORK = 3000000,     /* multiplications of a tile, at least, to be cut */
+  WORK_DIRECT = 500000,
+  GROUPS = 64,        /* of a tile that is computed directly, at most */
   SUM = 8,            /* rows of sums that are added up at a time */
   SOME = 64           /* and columns */
 };
@@ -83,12 +85,42 @@ static size_t weights_round(int64_t bytes) {
 }
 
 static size_t weights_windows_size(const conv_plan *k) {
+  if (k->how == CONV_DIRECT)
+    return weights_round((int64_t)limn_conv_direct_scratch(k));
   return weights_round(k->channels * k->taps * weights_ld(k) * k->wide);
 }
 
 static size_t weights_copy_size(const conv_plan *k) {
   if (k->own && !k->cross) return 0;
   return weights_round(k->o * weights_ld(k) * k->wide);
+}
+
+/* Part number `part` of some groups; a part is so many whole lines. */
+static void weights_direct(const conv_plan *k, conv_tile *t, const char *x,
+                           const char *y, float *sums, int64_t part) {
+  int64_t each = k->c * k->taps * k->o, line = t->g.d[t->g.nd - 1].grid;
+  int64_t lines = k->N * k->P / line;
+  float *out = sums + (part * k->G + t->group) * each;
+  memset(out, 0, (size_t)(t->groups * each) * sizeof *out);
+  t->src = x + t->group * k->c * k->S * k->size;
+  limn_conv_direct_sum(t, y + t->group * k->o * k->P * k->size, out,
+                       lines * part / k->parts * line,
+                       lines * (part + 1) / k->parts * line);
+}
+
+static void weights_run_direct(const conv_plan *k, const limn_step *s,
+                               const limn_bind *b, int64_t t0, int64_t t1) {
+  limn_cpu *cpu = limn_cpu_bound(b);
+  int slot;
+  conv_tile t = {.k = k, .windows = limn_cpu_take(cpu, &slot)};
+  limn_conv_pass(k, 0, &t.g, &t.at);
+  for (; t0 < t1; t0++) {
+    t.group = t0 % k->chunks * k->groups;
+    t.groups = LIMN_MIN(k->groups, k->G - t.group);
+    weights_direct(k, &t, limn_cpu_at(b, &s->in[0]), limn_cpu_at(b, &s->in[1]),
+                   limn_conv_shared(k, b, s), t0 / k->chunks);
+  }
+  limn_cpu_give(cpu, slot);
 }
 
 static void weights_run(const conv_plan *k, const limn_step *s,
@@ -178,22 +210,35 @@ static void weights_end(const conv_plan *k, const limn_step *s,
 
 /* -- Preparing -- */
 
-void limn_conv_weights_prepare(conv_plan *k, const limn_step *s) {
-  int64_t rows = k->c * k->taps, all = k->G * rows * k->o;
-  double F = (double)k->N * (double)k->P, work = F * (double)all;
-  (void)s;
+/* Tiles of each part. */
+static void weights_cut(conv_plan *k) {
+  if (k->how == CONV_DIRECT) {
+    k->groups = LIMN_MIN(k->G, GROUPS);
+    k->chunks = k->tiles = (k->G + k->groups - 1) / k->groups;
+    return;
+  }
   k->cross = k->P < FEW && k->N > 1;
   k->columns = COLUMNS;
   k->channels = LIMN_MIN(LIMN_MAX(ROWS / k->taps, 1), k->c);
   k->chunks = (k->c + k->channels - 1) / k->channels;
   k->channels = (k->c + k->chunks - 1) / k->chunks;
   k->chunks = (k->c + k->channels - 1) / k->channels;
-  k->parts = (int64_t)LIMN_MIN(work / WORK / (double)(k->chunks * k->G),
-                               PARTS);
+  k->tiles = k->chunks * k->G;
+}
+
+void limn_conv_weights_prepare(conv_plan *k, const limn_step *s) {
+  int64_t rows = k->c * k->taps, all = k->G * rows * k->o;
+  double F = (double)k->N * (double)k->P, work = F * (double)all;
+  (void)s;
+  k->how = limn_conv_direct_suits(k) ? CONV_DIRECT : CONV_PRODUCT;
+  weights_cut(k);
+  k->parts = (int64_t)LIMN_MIN(
+      work / (k->how == CONV_DIRECT ? WORK_DIRECT : WORK) / (double)k->tiles,
+      PARTS);
   k->parts = LIMN_MAX(LIMN_MIN(k->parts, SUMS / all), 1);
-  k->tiles = k->parts * k->chunks * k->G;
+  k->tiles *= k->parts;
   k->shared = (size_t)(k->parts * all * k->wide);
-  k->run = weights_run;
+  k->run = k->how == CONV_DIRECT ? weights_run_direct : weights_run;
   k->end = weights_end;
   k->nend = k->G * ((rows + SUM - 1) / SUM);
   k->end_ns = (double)k->parts * (double)all * 0.5;

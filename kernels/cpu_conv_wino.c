@@ -184,6 +184,7 @@ bool limn_conv_wino_suits(const conv_plan *k, const limn_step *s) {
 void limn_conv_wino_prepare(conv_plan *k, const limn_step *s) {
   wino_shape w;
   wino_read(s, &w);
+  k->how = CONV_WINOGRAD;
   k->begin = wino_begin;
   k->run = wino_run;
   k->tiles = (w.rows + w.per - 1) / w.per;
