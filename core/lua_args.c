@@ -138,7 +138,11 @@ bool limn_lua_value(limn_lua *st, lua_State *L, int i, limn_value *v) {
     case LUA_TNUMBER: *v = limn_vnum(lua_tonumber(L, i)); return true;
     case LUA_TBOOLEAN: v->tag = LIMN_A_BOOL, v->i = lua_toboolean(L, i);
       return true;
-    case LUA_TSTRING: v->tag = LIMN_A_STR, v->s = lua_tostring(L, i);
+    case LUA_TSTRING:
+      v->tag = LIMN_A_STR, v->s = lua_tostring(L, i);
+      if (strlen(v->s) != lua_objlen(L, i))
+        limn_lua_fail(st, L, "limn.from_string(s, \"uint8\") makes it a tensor",
+                      "a string with a zero byte cannot stand here");
       return true;
     case LUA_TUSERDATA:
       if ((p = limn_lua_to(st, L, i, LIMN_U_TENSOR)))

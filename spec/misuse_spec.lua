@@ -86,6 +86,19 @@ describe("Wrong arguments", function()
     end)
   end)
 
+  it("of texts that a graph or file cannot hold are refused", function()
+    raise {
+      {"limn.trace(function(x) return 'a\\0b' end, T{1})", "zero byte"},
+      {"limn.trace(function(x, s) return x end, T{1}, 'a\\0b')", "zero byte"},
+      {"limn.trace(function(x) return {[''] = x} end, T{1})", "empty"},
+      {"limn.trace(function(x) return {['a\\0b'] = x} end, T{1})", "no text"},
+      {"limn.trace(function(x) return {x, ['1'] = x} end, T{1})",
+       'keys 1 and "1"'},
+      {"limn.save_string {['a\\0b'] = T{1}}", "zero byte"},
+      {"limn.load 'a\\0b'", "path"}, {"limn.save('a\\0', {x = T{1}})", "path"},
+    }
+  end)
+
   it("of functions that take functions are named", function()
     raise {
       {"limn.scope(3)", "function is wanted"}, {"limn.on 'cpu'", "function"},

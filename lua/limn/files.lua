@@ -107,12 +107,17 @@ local function jit_graph(key, v, examples)
   return all[1]
 end
 
+local function check_path(path, message)
+  if type(path) ~= "string" or path:find "%z" then fail(message) end
+end
+
 -- What is to be saved, by kind, in the order of sorted keys.
 local function sort_out(t)
   local s = {graphs = {}, roots = {}, tensors = {}}
   for _, key in ipairs(sorted_keys(t)) do
     local v = t[key]
     local kind, name = core.type(v), tostring(key)
+    if name:find "%z" then fail "save: a name has a zero byte" end
     if kind == "graph" then
       s.graphs[#s.graphs + 1] = {name, v}
     elseif is_jit(v) then
@@ -230,9 +235,7 @@ end
 -- source lines out. The file is written aside and renamed.
 function M.save(path, t, options)
   core.options(options, {"lines"}, "save")
-  if type(path) ~= "string" then
-    fail "save(path, table): a path comes first"
-  end
+  check_path(path, "save(path, table): a path comes first")
   core.model_save(build(t, "save"), path,
     not options or options.lines ~= false)
 end
@@ -344,7 +347,7 @@ end
 -- fields of the result, in eval mode, on no device.
 function M.load(path, options)
   core.options(options, {}, "load")
-  if type(path) ~= "string" then fail "load(path): a path is wanted" end
+  check_path(path, "load(path): a path is wanted")
   return (open(path, false))
 end
 
