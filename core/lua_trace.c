@@ -274,8 +274,8 @@ static void trace_dict(trace_walk *w, lua_State *L, int i, uint32_t key) {
     lua_pushvalue(L, -1); /* lua_tolstring must not change the key */
     keys[n] = lua_tostring(L, -1);
     if (!*keys[n] || strlen(keys[n]) != lua_objlen(L, -1))
-      limn_lua_fail(w->st, L, NULL, "a table with a key that is %s cannot go %s "
-                    "a trace", *keys[n] ? "no text" : "empty",
+      limn_lua_fail(w->st, L, NULL, "a table with a key that is %s cannot go "
+                    "%s a trace", *keys[n] ? "no text" : "empty",
                     w->in ? "into" : "out of");
     lua_pushvalue(L, -2);
     lua_rawset(L, -4);
@@ -284,8 +284,8 @@ static void trace_dict(trace_walk *w, lua_State *L, int i, uint32_t key) {
   qsort(keys, (size_t)n, sizeof *keys, trace_cmp);
   for (int k = 1; k < n; k++)
     if (!strcmp(keys[k - 1], keys[k]))
-      limn_lua_fail(w->st, L, NULL, "a table with the keys %s and \"%s\" cannot "
-                    "go %s a trace", keys[k], keys[k],
+      limn_lua_fail(w->st, L, NULL, "a table with the keys %s and \"%s\" "
+                    "cannot go %s a trace", keys[k], keys[k],
                     w->in ? "into" : "out of");
   trace_push_tree(w, L, LIMN_T_DICT, (uint32_t)n, key);
   for (int k = 0; k < n; k++) {

@@ -302,6 +302,18 @@ describe("limn.custom", function()
     end, "a custom function cannot assign to")
   end)
 
+  it("says what is wrong with a gradient that its vjp gives", function()
+    raise {
+      {"limn.grad(function(x) return limn.custom(function(x) return x * 2 end, "
+         .. "function(g) return g[1] end)(x):sum() end)(limn.ones(3, 2))",
+       "argument 1 has 1 dim, the argument has 2", "expand_like"},
+      {"limn.grad(function(x) return limn.custom(function(x) return x * 2 end, "
+         .. "function() return 5 end)(x):sum() end)(limn.ones(3, 2))",
+       "a number as the gradient of argument 1"},
+      {"limn.grad(T{1})", "not a tensor"}, {"limn.scope(T{1})", "not tensor"},
+    }
+  end)
+
   it("counts results and gradients", function()
     local two = limn.custom(function(x) return x, x end, print)
     local more = limn.custom(function(x) return x end,

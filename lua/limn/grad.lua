@@ -129,7 +129,7 @@ local function check_function(f, who)
   local mt = getmetatable(f)
   if type(f) ~= "function" and not (type(mt) == "table" and mt.__call) then
     fail(who .. ": a function is wanted, not "
-      .. (f == nil and "nil" or "a " .. type(f)))
+      .. (f == nil and "nil" or "a " .. (core.type(f) or type(f))))
   end
 end
 
@@ -230,13 +230,27 @@ local function region(name, f, values, names)
   return tr, r
 end
 
+-- Where f broadcasts its argument, g may have more dims; they are summed.
+local function check_vjp(i, g, x)
+  local kind = core.type(g)
+  if kind ~= "tensor" and kind ~= "cell" then
+    fail(("custom: vjp gives a %s as the gradient of argument %d"):format(
+      kind or type(g), i), "a tensor of the argument's shape, or nil")
+  elseif g:dim() < x:dim() then
+    fail(("custom: the gradient that vjp gives of argument %d has %d dim%s, "
+      .. "the argument has %d"):format(i, g:dim(), g:dim() == 1 and "" or "s",
+      x:dim()), "a gradient has its argument's shape; expand_like makes it so")
+  end
+end
+
 -- The node of f and vjp; `open` gets the regions, which the caller closes.
 local function custom_node(f, vjp, args, open)
   local names = {}
   for i = 1, args.n do
     if core.type(args[i]) ~= "tensor" and core.type(args[i]) ~= "cell" then
       fail(("custom: argument %d must be a tensor, not a %s"):format(i,
-        type(args[i])), "numbers can be upvalues of f and vjp")
+        core.type(args[i]) or type(args[i])),
+        "numbers can be upvalues of f and vjp")
     end
     names[i] = "x" .. i
   end
@@ -252,7 +266,10 @@ local function custom_node(f, vjp, args, open)
     fail(("custom: vjp gives %d gradients for %d argument%s"):format(back.n,
       args.n, args.n == 1 and "" or "s"))
   end
-  for i = 1, back.n do back[i] = back[i] or false end
+  for i = 1, back.n do
+    back[i] = back[i] or false
+    if back[i] then check_vjp(i, back[i], args[i]) end
+  end
   core.region_give(fr, r, {false})
   core.region_give(vr, back, {})
   return (core.custom_node(args, fr, vr))

@@ -152,7 +152,7 @@ local function pack(...) return {n = select("#", ...), ...} end
 local function callable(f, who)
   local mt = getmetatable(f)
   if type(f) == "function" or type(mt) == "table" and mt.__call then return end
-  core.fail(who .. ": a function is wanted, not " .. type(f))
+  core.fail(who .. ": a function is wanted, not " .. (core.type(f) or type(f)))
 end
 
 --- limn.on(device, f, ...) -> what f returns: f(...) where what is made without

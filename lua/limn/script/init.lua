@@ -115,6 +115,6 @@ return function(f)
   if kind == "module" then return (of_module(f)) end
   if kind == "class" then return (twin_of(f)) end
   core.fail("script: a function or a module is wanted, not "
-    .. (f == nil and "nil" or "a " .. type(f)),
+    .. (f == nil and "nil" or "a " .. (core.type(f) or type(f))),
     type(f) == "table" and "script the function that it calls" or nil)
 end
