@@ -529,10 +529,13 @@ int limn_locate(limn_infer *I, limn_ref r, int code, const char *device) {
   const limn_node *nd = limn_graph_node(I->g, r);
   const char *line = limn_graph_text(I->g, nd->line);
   const char *path = limn_graph_text(I->g, nd->path);
-  bool named = nd->op == OP_input || nd->op == OP_expect; /* by its sentence */
+  const char *op = limn_op_get(nd->op)->name;
+  size_t n = strlen(op); /* "lu_parts" and its like have no name to users */
+  bool named = nd->op == OP_input || nd->op == OP_expect ||
+               (n > 6 && !strcmp(op + n - 6, "_parts"));
   int module;
   const char *called = limn_path_called(path, &module);
-  if (!named) limn_error_prepend(I->c, "%s: ", limn_op_get(nd->op)->name);
+  if (!named) limn_error_prepend(I->c, "%s: ", op);
   if (!limn_error_says(I->c->error, called))
     limn_error_prepend(I->c, "%s: ", called);
   if (*line) limn_error_prepend(I->c, "%s: ", line);

@@ -1,8 +1,7 @@
-/* The Lua module `limn.core`: its state, its errors, the line of the user's
- * that a node belongs to, and pressure on the collector. */
+/* The Lua module `limn.core`: its state, the line of the user's that a node
+ * belongs to, and pressure on the collector. */
 #include "lua_core.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -76,24 +75,22 @@ static const char *core_function(limn_lua *st, lua_State *L, int level) {
   return name ? name : "";
 }
 
-/* The innermost Lua frame outside limn; its depth counted from the bottom; and
- * which of limn's functions it called, "" if that is an op. */
-static bool core_user_frame(limn_lua *st, lua_State *L, lua_Debug *ar,
-                            int *depth, const char **called) {
+int limn_lua_user_frame(limn_lua *st, lua_State *L, lua_Debug *ar, int *depth,
+                        const char **called) {
   lua_Debug below;
   int level = 0, n;
   for (;; level++) {
-    if (!lua_getstack(L, level, ar)) return false;
+    if (!lua_getstack(L, level, ar)) return -1;
     lua_getinfo(L, "S", ar);
     if (ar->what[0] == 'C' || core_own(st, ar->source)) continue;
     break;
   }
   lua_getinfo(L, "l", ar);
   *called = core_function(st, L, level - 1);
-  if (!depth) return true;
+  if (!depth) return level;
   for (n = level; lua_getstack(L, n, &below);) n++;
   *depth = n - level;
-  return true;
+  return level;
 }
 
 /* A source as graphs show it: relative to the working directory, or the base
@@ -122,7 +119,8 @@ static void core_where(void *user, char *line, size_t nline, char *path,
   bool found;
   for (int i = st->npath - 1; i >= 0 && !top; i--)
     if (st->path[i].range[0]) top = &st->path[i];
-  found = core_user_frame(st, st->L, &ar, top ? &depth : NULL, &called);
+  found = limn_lua_user_frame(st, st->L, &ar, top ? &depth : NULL,
+                              &called) >= 0;
   *line = *path = 0;
   if (top && (!found || depth <= top->depth))
     snprintf(line, nline, "%s", top->range);
@@ -136,24 +134,11 @@ static void core_where(void *user, char *line, size_t nline, char *path,
   if (*called && at < npath) snprintf(path + at, npath - at, ":%s", called);
 }
 
-/* "net.lua:14: ", and the function called there unless msg names it. */
-static bool core_prefix(limn_lua *st, lua_State *L, const char *msg, char *buf,
-                        size_t n) {
-  lua_Debug ar;
-  const char *called;
-  *buf = 0;
-  if (!core_user_frame(st, L, &ar, NULL, &called)) return false;
-  if (limn_error_says(msg, called)) called = "";
-  snprintf(buf, n, "%s:%d: %s%s", ar.short_src, ar.currentline, called,
-           *called ? ": " : "");
-  return true;
-}
-
 bool limn_lua_where(limn_lua *st, lua_State *L, char *buf, size_t n) {
   lua_Debug ar;
   const char *called;
   *buf = 0;
-  if (!core_user_frame(st, L, &ar, NULL, &called)) return false;
+  if (limn_lua_user_frame(st, L, &ar, NULL, &called) < 0) return false;
   snprintf(buf, n, "%s:%d", ar.short_src, ar.currentline);
   return true;
 }
@@ -209,223 +194,6 @@ static int core_path_reset(lua_State *L) {
   lua_pushinteger(L, st->npath);
   if (n >= 0 && n < st->npath) st->npath = n;
   return 1;
-}
-
-/* -- Errors -- */
-
-/* Does the text begin with "file:12: " or "file:8-12: "? */
-static bool core_located(const char *s) {
-  const char *p = s;
-  while ((p = strchr(p, ':'))) {
-    const char *q = p + 1, *nl = memchr(s, '\n', (size_t)(p - s));
-    if (nl || p - s > 200) return false;
-    while ((*q >= '0' && *q <= '9') || *q == '-') q++;
-    if (q > p + 1 && *q == ':' && p > s) return true;
-    p++;
-  }
-  return false;
-}
-
-/* "in body.2", before the hint. */
-static void core_add_path(limn_context *c, const char *path) {
-  char hint[sizeof c->error];
-  char *at = strstr(c->error, "\n  hint: ");
-  hint[0] = 0;
-  if (at) {
-    memcpy(hint, at, strlen(at) + 1);
-    *at = 0;
-  }
-  limn_error_append(c, "\n  in %s%s", path, hint);
-}
-
-/* In eager code nothing notes which module runs; the stack tells, once there
- * is an error: the innermost call of a module (see core_modules). */
-static void core_add_module(limn_lua *st, lua_State *L) {
-  int top = lua_gettop(L);
-  lua_Debug ar;
-  if (limn_lua_tracing(st) || strstr(st->c->error, "\n  in ") ||
-      !lua_checkstack(L, 8))
-    return;
-  lua_getfield(L, LUA_REGISTRYINDEX, "limn.module_call");
-  for (int i = 0; lua_isfunction(L, top + 1) && lua_getstack(L, i, &ar); i++) {
-    lua_getinfo(L, "f", &ar);
-    if (lua_rawequal(L, -1, top + 1)) {
-      lua_getfield(L, LUA_REGISTRYINDEX, "limn.module_name");
-      if (lua_getlocal(L, &ar, 1) && lua_pcall(L, 1, 1, 0) == 0 &&
-          lua_isstring(L, -1))
-        core_add_path(st->c, lua_tostring(L, -1));
-      break;
-    }
-    lua_pop(L, 1);
-  }
-  lua_settop(L, top);
-}
-
-/* modules(call, name): the function that calls a module's forward, whose first
- * local is the module, and one that gives a module's path. */
-static int core_modules(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  luaL_checktype(L, 2, LUA_TFUNCTION);
-  lua_settop(L, 2);
-  lua_setfield(L, LUA_REGISTRYINDEX, "limn.module_name");
-  lua_setfield(L, LUA_REGISTRYINDEX, "limn.module_call");
-  return 0;
-}
-
-int limn_lua_raise(limn_lua *st, lua_State *L) {
-  char where[LUA_IDSIZE + 96];
-  limn_context *c = st->c;
-  core_add_module(st, L);
-  const char *msg = *c->error ? c->error : limn_strerror(c->last);
-  bool has = !core_located(msg) && core_prefix(st, L, msg, where, sizeof where);
-  lua_pushfstring(L, "%s%s%s%s", has ? where : "", msg,
-                  *c->hint ? "\nhint: " : "", c->hint);
-  return lua_error(L);
-}
-
-int limn_lua_fail(limn_lua *st, lua_State *L, const char *hint,
-                  const char *fmt, ...) {
-  char text[2048];
-  va_list ap;
-  va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
-  va_end(ap);
-  limn_fail(st->c, LIMN_EARG, "%s", text);
-  if (hint) limn_hint(st->c, LIMN_EARG, "%s", hint);
-  return limn_lua_raise(st, L);
-}
-
-/* fail(message [, hint]) */
-static int core_fail(lua_State *L) {
-  limn_lua *st = limn_lua_state(L);
-  const char *msg = luaL_checkstring(L, 1);
-  return limn_lua_fail(st, L, lua_tostring(L, 2), "%s", msg);
-}
-
-/* located(message): the message with the user's line, if it has none */
-static int core_located_text(lua_State *L) {
-  limn_lua *st = limn_lua_state(L);
-  char where[LUA_IDSIZE + 32];
-  const char *msg = luaL_checkstring(L, 1);
-  if (core_located(msg) || !limn_lua_where(st, L, where, sizeof where))
-    lua_pushvalue(L, 1);
-  else
-    lua_pushfstring(L, "%s: %s", where, msg);
-  return 1;
-}
-
-void limn_lua_near(limn_lua *st, lua_State *L, const char *word, int i,
-                   char *buf, size_t n) {
-  const char *best[3] = {0};
-  int far[3], most = (int)strlen(word) / 3 + 1, k, m;
-  size_t at = 0;
-  (void)st;
-  *buf = 0;
-  if (strlen(word) > 48) return;
-  if (i < 0 && i > LUA_REGISTRYINDEX) i = lua_gettop(L) + 1 + i;
-  for (k = 0; k < 3; k++) far[k] = most + 1;
-  lua_pushnil(L);
-  while (lua_next(L, i)) {
-    lua_pop(L, 1);
-    if (lua_type(L, -1) != LUA_TSTRING) continue;
-    const char *s = lua_tostring(L, -1);
-    if (strlen(s) > 48 || s[0] == '_') continue;
-    int d = limn_str_distance(word, s);
-    for (k = 0; k < 3; k++) {
-      if (d > most || d > far[k] ||
-          (d == far[k] && best[k] && strcmp(s, best[k]) > 0))
-        continue;
-      for (m = 2; m > k; m--) best[m] = best[m - 1], far[m] = far[m - 1];
-      best[k] = s, far[k] = d;
-      break;
-    }
-  }
-  for (k = 0; k < 3 && best[k] && at < n; k++)
-    at += (size_t)snprintf(buf + at, n - at, "%s'%s'",
-                           k ? " or " : ", did you mean ", best[k]);
-  if (at && at < n) snprintf(buf + at, n - at, "?");
-}
-
-/* near(word, list of words): text for a message */
-static int core_near(lua_State *L) {
-  limn_lua *st = limn_lua_state(L);
-  const char *word = luaL_checkstring(L, 1);
-  char buf[200];
-  luaL_checktype(L, 2, LUA_TTABLE);
-  lua_newtable(L); /* the words as keys, and those that are keys already */
-  lua_pushnil(L);
-  while (lua_next(L, 2)) {
-    lua_pushvalue(L, lua_type(L, -1) == LUA_TSTRING ? -1 : -2);
-    lua_pushboolean(L, 1);
-    lua_rawset(L, 3);
-    lua_pop(L, 1);
-  }
-  limn_lua_near(st, L, word, 3, buf, sizeof buf);
-  lua_pushstring(L, buf);
-  return 1;
-}
-
-/* options(given, allowed list, who): refuse unknown keys */
-static int core_options(lua_State *L) {
-  limn_lua *st = limn_lua_state(L);
-  const char *who = lua_tostring(L, 3);
-  char buf[200];
-  if (lua_isnoneornil(L, 1)) return 0;
-  if (!lua_istable(L, 1))
-    return limn_lua_fail(st, L, NULL, "%s: options must be a table",
-                         who ? who : "?");
-  lua_settop(L, 3);
-  lua_newtable(L);
-  for (int k = 1; k <= (int)lua_objlen(L, 2); k++) {
-    lua_rawgeti(L, 2, k);
-    lua_pushboolean(L, 1);
-    lua_rawset(L, 4);
-  }
-  lua_pushnil(L);
-  while (lua_next(L, 1)) {
-    lua_pop(L, 1);
-    if (lua_type(L, -1) != LUA_TSTRING) continue;
-    lua_pushvalue(L, -1);
-    lua_rawget(L, 4);
-    if (lua_toboolean(L, -1)) {
-      lua_pop(L, 1);
-      continue;
-    }
-    const char *key = lua_tostring(L, -2);
-    limn_lua_near(st, L, key, 4, buf, sizeof buf);
-    return limn_lua_fail(st, L, NULL, "%s has no option '%s'%s",
-                         who ? who : "this", key, buf);
-  }
-  return 0;
-}
-
-const char *limn_lua_what(limn_lua *st, lua_State *L, int i, char *buf,
-                          size_t n) {
-  limn_handle *h = limn_lua_to(st, L, i, LIMN_U_TENSOR);
-  if (h && h->t) {
-    snprintf(buf, n, "a tensor ");
-    limn_tensor_text(buf + 9, n - 9, h->t);
-  } else if (h) {
-    snprintf(buf, n, h->trace ? "a traced tensor" : "a freed tensor");
-  } else if (limn_lua_to(st, L, i, LIMN_U_CELL)) {
-    snprintf(buf, n, "a cell");
-  } else if (limn_lua_dim(st, L, i)) {
-    snprintf(buf, n, "a traced size or token");
-  } else if (lua_type(L, i) == LUA_TSTRING) {
-    snprintf(buf, n, "the string '%.60s'", lua_tostring(L, i));
-  } else if (lua_type(L, i) == LUA_TNUMBER) {
-    double v = lua_tonumber(L, i);
-    snprintf(buf, n, "the number %.0f", v);
-    if (v != floor(v) || fabs(v) >= 1e15)
-      limn_real_text(buf + 11, n - 11, 'g', 14, v);
-  } else if (lua_isboolean(L, i)) {
-    snprintf(buf, n, "%s", lua_toboolean(L, i) ? "true" : "false");
-  } else if (lua_isnoneornil(L, i)) {
-    snprintf(buf, n, "nil");
-  } else {
-    snprintf(buf, n, "a %s", luaL_typename(L, i));
-  }
-  return buf;
 }
 
 /* -- The collector -- */
@@ -609,10 +377,7 @@ static int core_raw(lua_State *L) {
 
 static const luaL_Reg core_functions[] = {
     {"setup", core_setup},         {"type", core_type},
-    {"raw", core_raw},             {"fail", core_fail},
-    {"located", core_located_text}, {"near", core_near},
-    {"options", core_options},     {"modules", core_modules},
-    {"path_push", core_path_push},
+    {"raw", core_raw},             {"path_push", core_path_push},
     {"path_pop", core_path_pop},   {"path_reset", core_path_reset},
     {NULL, NULL}};
 
@@ -627,6 +392,7 @@ int luaopen_limn_core(lua_State *L) {
   if (fresh) st = core_new_state(L);
   lua_newtable(L);
   limn_lua_register(st, L, core_functions);
+  limn_lua_open_error(st, L);
   limn_lua_ops(st, L);
   lua_setfield(L, -2, "ops");
   limn_lua_open_tensor(st, L);

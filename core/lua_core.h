@@ -106,6 +106,11 @@ void limn_lua_press(limn_lua *st, lua_State *L);
 /* "net.lua:14" of the innermost user frame (at most n bytes); false if none.
  * As messages want it: with the path as Lua shows it. */
 bool limn_lua_where(limn_lua *st, lua_State *L, char *buf, size_t n);
+/* The level of the innermost Lua frame outside limn, or -1; its depth counted
+ * from the bottom; and which of limn's functions it called, "" if that is an
+ * op. */
+int limn_lua_user_frame(limn_lua *st, lua_State *L, lua_Debug *ar, int *depth,
+                        const char **called);
 /* Register functions with upvalue 1 in the table on the top. */
 void limn_lua_register(limn_lua *st, lua_State *L, const luaL_Reg *f);
 /* ", did you mean 'a' or 'b'?" for the string keys of the table at i. */
@@ -169,6 +174,7 @@ const char *limn_lua_op_name(int op);
 /* -- lua_tensor.c, lua_index.c, lua_make.c, lua_cell.c, lua_trace.c,
  * lua_region.c, lua_graph.c, lua_info.c, lua_grad.c, lua_device.c,
  * lua_model.c: functions for `limn.core` and metatables -- */
+void limn_lua_open_error(limn_lua *st, lua_State *L);
 void limn_lua_open_tensor(limn_lua *st, lua_State *L);
 void limn_lua_open_index(limn_lua *st, lua_State *L);
 void limn_lua_open_make(limn_lua *st, lua_State *L);
