@@ -1,5 +1,6 @@
-/* Errors in Lua: the user's line, what was called there, the module's path; near
- * names of misspelt ones; options that do not exist. */
+/* Errors in Lua: the user's line, what was called there, the module's path;
+ * near names of misspelt ones; options that do not exist. */
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -104,6 +105,20 @@ static const char *error_called(limn_lua *st, lua_State *L, const char *msg,
   return limn_error_says(msg, called) ? "" : called;
 }
 
+/* What follows "max_pool2: " where that is how `called`, MaxPool2d, begins but
+ * for capitals and underscores; else the text itself. */
+static const char *error_beyond(const char *text, const char *called) {
+  const char *s = text;
+  for (; *s && *s != ':'; s++) {
+    if (*s == '_') continue;
+    while (*called == '_') called++;
+    if (!*called || tolower((unsigned char)*s) !=
+                        tolower((unsigned char)*called++))
+      return text;
+  }
+  return s > text && s[0] == ':' && s[1] == ' ' ? s + 2 : text;
+}
+
 int limn_lua_raise(limn_lua *st, lua_State *L) {
   char where[LUA_IDSIZE + 96];
   limn_context *c = st->c;
@@ -113,7 +128,8 @@ int limn_lua_raise(limn_lua *st, lua_State *L) {
   called = error_called(st, L, msg, where, sizeof where);
   rest = error_sentence(msg);
   lua_pushstring(L, where);
-  lua_pushlstring(L, msg, (size_t)(rest - msg));
+  lua_pushlstring(L, msg, (size_t)(rest - msg)); /* its own line */
+  if (*called) rest = error_beyond(rest, called);
   lua_pushfstring(L, "%s%s%s%s%s", called, *called ? ": " : "", rest,
                   *c->hint ? "\nhint: " : "", c->hint);
   lua_concat(L, 3);

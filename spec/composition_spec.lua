@@ -74,6 +74,68 @@ describe("An error inside a composition names what was called:", function()
               "number of dims")
   end)
 
+  it("layers and losses, eager and while a trace records", function()
+    local function x(...) return (limn.randn(...)) end
+    for _, case in ipairs {
+      {"Linear: matmul: the inner sizes differ", nn.Linear(3, 2), x(4, 5)},
+      {"Bilinear: matmul: shapes", nn.Bilinear(3, 2, 4), x(4, 3), x(5, 2)},
+      {"PReLU: 3 slopes are for 3 channels in dim 2", nn.PReLU(3), x(4, 5)},
+      {"RNNCell: the state h is [2, 5], where [2, 4] is needed",
+       nn.RNNCell(3, 4), x(2, 3), x(2, 5)},
+      {"GRUCell: the state h is [3, 4], where [2, 4] is needed",
+       nn.GRUCell(3, 4), x(2, 3), x(3, 4)},
+      {"LSTMCell: the state c is [2, 5], where [2, 4] is needed",
+       nn.LSTMCell(3, 4), x(2, 3), {x(2, 4), x(2, 5)}},
+      {"GRU: the state h is [1, 2, 5], where [1, 2, 4] is needed",
+       nn.GRU(3, 4), x(5, 2, 3), x(1, 2, 5)},
+      {"Conv2d: x has 4 channels where w takes 3", nn.Conv2d(3, 2, 3),
+       x(1, 4, 8, 8)},
+      {"MaxPool2d: a window of 2 does not fit", nn.MaxPool2d(2),
+       x(1, 2, 1, 4)},
+      {"AvgPool1d: pool: a window of 3 does not fit", nn.AvgPool1d(3),
+       x(1, 2, 2)},
+      {"Embedding: index_select: index must hold whole numbers",
+       nn.Embedding(5, 3), x(4)},
+      {"Normalize: sub: shapes", nn.Normalize {mean = {1, 2, 3}, std = 1},
+       x(4, 4)},
+      {"MSELoss: the prediction has size 3 in dim 2 and the target 2",
+       nn.MSELoss(), x(4, 3), x(4, 2)},
+      {"KLDivLoss: the prediction has size 4 in dim 1",
+       nn.KLDivLoss(), x(4, 3), x(5, 3)},
+      {"CosineSimilarity: the inputs have sizes 3 and 2 in dim 2",
+       nn.CosineSimilarity(), x(4, 3), x(4, 2)},
+      {"MultiheadAttention: the mask is [2, 2], where [3, 3] is needed",
+       nn.MultiheadAttention(4, 2), x(3, 2, 4), x(3, 2, 4), x(3, 2, 4),
+       {attn_mask = x(2, 2)}},
+    } do
+      local function call(...)
+        local y = case[2](...)
+        return y
+      end
+      for _, f in ipairs {call, function(...) limn.trace(call, ...) end} do
+        local ok, e = pcall(f, unpack(case, 3))
+        assert.is_false(ok, case[1])
+        e = tostring(e)
+        assert.is_truthy(e:find(": " .. case[1], 1, true), e)
+        assert.is_truthy(e:find "^spec/composition_spec", e)
+      end
+    end
+  end)
+
+  it("det and svd, whose ops nobody calls", function()
+    for name, f in pairs {det = limn.linalg.det, slogdet = limn.linalg.slogdet}
+    do
+      U.message(function() local _ = f(limn.ones(2, 3)) end,
+                name .. ": x must be square")
+      local g = limn.trace(function(v) local y = f(v) return y end,
+                           limn.ones(2, 2))
+      U.message(function() g(limn.ones(2, 3)) end,
+                name .. ": x must be square")
+    end
+    U.message(function() limn.linalg.svd(limn.ones({2, 2}, "float16")) end,
+              "svd: x is float16")
+  end)
+
   it("interpolate to no size, or to a part of one", function()
     local x = limn.randn(1, 1, 4)
     for _, size in ipairs {-1, 0, 2.5} do

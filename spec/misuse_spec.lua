@@ -127,6 +127,61 @@ describe("Wrong arguments", function()
     }
   end)
 
+  it("of layers are looked at when the layer is made", function()
+    raise {
+      {"nn.LSTM(3, 4, {bias = 1})", "LSTM: bias is true or false, got 1"},
+      {"nn.LSTM(3, 4, {batch_first = 'yes'})", "batch_first", "'yes'"},
+      {"nn.LSTM(3, 4, {bidirectional = 2})", "bidirectional"},
+      {"nn.LSTM(3, 4, {dropout = 'a'})", "LSTM: dropout is a number from 0"},
+      {"nn.LSTM(3, 4, {dropout = 2})", "LSTM: dropout"},
+      {"nn.LSTM(3, 4, {batchfirst = true})", "did you mean 'batch_first'"},
+      {"nn.LSTM(3, 4, {2})", "LSTM: 2 stands without a name"},
+      {"nn.LSTM(3, 4, {}, 5)", "LSTM has no place for argument 4"},
+      {"nn.GRU(3, 4, {dtype = 'int64'})", "GRU: dtype is float64, float32"},
+      {"nn.Linear(3, 4, {bias = 'no'})", "Linear: bias"},
+      {"nn.Linear(3, 4, {dtype = 'float33'})", "Linear: dtype", "'float33'"},
+      {"nn.Conv2d(3, 4, 3, {stride = 'a'})", "Conv2d: stride"},
+      {"nn.Conv2d(3, 4, 3, {stride = 0})", "Conv2d: stride is 0"},
+      {"nn.Conv2d(3, 4, 3, {padding = -1})", "Conv2d: padding is %-1"},
+      {"nn.Conv2d(3, 4, 3, {padding = 'sam'})", "Conv2d: padding", "'sam'"},
+      {"nn.Conv2d(3, 4, 3, {padding_mode = 'mirror'})", "'mirror'"},
+      {"nn.MaxPool2d(2, {ceil_mode = 1})", "MaxPool2d: ceil_mode"},
+      {"nn.MaxPool2d(0)", "MaxPool2d: kernel is 0"},
+      {"nn.MaxPool2d(2, {stride = 1.5})", "MaxPool2d: stride is 1.5"},
+      {"nn.AdaptiveAvgPool2d()", "AdaptiveAvgPool2d: size"},
+      {"nn.BatchNorm2d(3, {momentum = 'x'})", "BatchNorm2d: momentum"},
+      {"nn.BatchNorm2d(3, {eps = 'x'})", "BatchNorm2d: eps"},
+      {"nn.GELU {approximate = 'x'}", "GELU: approximate"},
+      {"nn.ELU 'a'", "ELU: alpha is a number, not 'a'"},
+      {"nn.Softmax 'a'", "Softmax: dim is a whole number"},
+      {"nn.Threshold()", "Threshold: a threshold and a value"},
+      {"nn.Flatten 'a'", "Flatten: dim"},
+      {"nn.PReLU 'a'", "PReLU: the number of slopes"},
+      {"nn.MSELoss {reductio = 'sum'}", "MSELoss has no option 'reductio'"},
+      {"nn.MSELoss {reduction = 'avg'}", "MSELoss: unknown reduction"},
+      {"nn.MSELoss 'sum'", "MSELoss: options must be a table"},
+      {"nn.HuberLoss {delta = -1}", "HuberLoss: delta is a number above 0"},
+      {"nn.CrossEntropyLoss {label_smoothing = 2}", "label_smoothing"},
+      {"nn.TransformerEncoderLayer(4, 2, {activation = 'gelo'})",
+       "there is no activation 'gelo', did you mean 'gelu'"},
+    }
+  end)
+
+  it("of gradient clipping are named", function()
+    raise {
+      {"optim.clip_grad_norm(nn.Linear(2, 2), 1)", "got a module",
+       "value_and_grad"},
+      {"optim.clip_grad_norm(nn.Linear(2, 2):parameters(), 1)",
+       "got parameters"},
+      {"optim.clip_grad_norm(optim.SGD(nn.Linear(2, 2)), 1)",
+       "got an optimizer"},
+      {"optim.clip_grad_norm({T({1}, 'int64')}, 1)", "got whole numbers"},
+      {"optim.clip_grad_norm(nil, 1)", "got nil"},
+      {"optim.clip_grad_norm({T(1)})", "the limit is a number, got nil"},
+      {"local x = limn.linalg.dett(T {1})", "linalg has no 'dett'", "'det'"},
+    }
+  end)
+
   it("that would lose a result are refused", function()
     raise {
       {"limn.ones(2, 2)[1]:copy_from(limn.ones(2))", "lost"},

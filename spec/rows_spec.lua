@@ -182,6 +182,56 @@ describe("With no rows", function()
     end)
   end
 
+  it("every layer names itself where it is given no tensor", function()
+    for _, name in ipairs(names) do
+      local m = cases[name] and cases[name][1]() or nn[name]()
+      for _, bad in ipairs {"nil", "3", "'x'", "{1, 2}"} do
+        if name ~= "Identity" then
+          local f = assert(loadstring("local m = ... local y = m(" .. bad
+            .. ")", "=user"))
+          local ok, e = pcall(f, m)
+          assert.is_false(ok, name .. " of " .. bad)
+          e = tostring(e)
+          assert.is_truthy(e:find("user:1: " .. name .. ": ", 1, true), e)
+          assert.is_truthy(e:find("must be a tensor, not", 1, true), e)
+        end
+      end
+    end
+  end)
+
+  it("every function that takes a tensor names itself without one", function()
+    local function refused(name, ...)
+      local f = assert(loadstring("local f = ... local y = f(select(2, ...))",
+                                  "=user"))
+      local ok, e = pcall(f, nn[name], ...)
+      assert.is_false(ok, name)
+      assert.is_truthy(tostring(e):find("user:1: " .. name, 1, true), e)
+    end
+    local n = 0
+    for name, f in pairs(nn) do
+      if type(f) == "function" and name:find "^%l"
+        and name ~= "binary_cross_entropy_with_logits" then
+        n = n + 1
+        refused(name)
+        refused(name, {})
+        refused(name, "x")
+      end
+    end
+    assert.is_true(n > 50)
+  end)
+
+  it("every layer refuses arguments that it has no place for", function()
+    for _, name in ipairs(names) do
+      local places = rawget(nn[name], "own_places")
+      if places and places < 8 then
+        local args = {}
+        for i = 1, places + 1 do args[i] = 1 end
+        U.message(function() nn[name](unpack(args)) end,
+                  name .. " has no place for argument " .. places + 1)
+      end
+    end
+  end)
+
   it("functions of layers give no rows", function()
     U.each_device(function(dev)
       local x = limn.zeros(0, 8, 9):to(dev)

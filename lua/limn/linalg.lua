@@ -272,4 +272,7 @@ methods.det, methods.slogdet = linalg.det, linalg.slogdet
 methods.inverse, methods.pinverse = linalg.inv, linalg.pinv
 methods.cholesky = linalg.cholesky
 
-return linalg
+return setmetatable(linalg, {__index = function(t, key)
+  if type(key) ~= "string" then return nil end
+  fail("linalg has no '" .. key .. "'" .. core.near(key, t))
+end})

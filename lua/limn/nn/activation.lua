@@ -2,6 +2,7 @@
 local core = require "limn.core"
 local read_options = require "limn.options"
 local check = require "limn.nn.check"
+local D = require "limn.dims"
 local Module = require "limn.nn.module"
 
 local limn = require "limn.lazy"
@@ -26,6 +27,22 @@ local M = {}
 --- nn.elu(x, alpha = 1), nn.ELU(alpha): x, or alpha * (exp(x) - 1) below 0.
 --- nn.softmax(x, dim), nn.Softmax(dim = -1): exp(x) over its sum along dim.
 --- nn.log_softmax(x, dim), nn.LogSoftmax(dim = -1): the logarithm of softmax.
+
+-- What an activation's option holds: a number; a dim is a whole one.
+local function valid(v, name, who)
+  local kind = core.type(v)
+  local ok = type(v) == "number" or kind == "tensor" or kind == "cell"
+    or kind == "dim"
+  if name == "approximate" then ok = v == "none" or v == "tanh" end
+  if name == "dim" then ok = type(v) == "number" and v % 1 == 0 end
+  if v ~= nil and not ok then
+    core.fail(("%s: %s is %s, not %s"):format(who, name,
+      name == "approximate" and "'none' or 'tanh'"
+        or name == "dim" and "a whole number" or "a number",
+      type(v) == "string" and "'" .. v .. "'" or tostring(v)))
+  end
+  return v
+end
 
 -- Layer name, op, and its option with a default (both may be absent).
 local rows = {
@@ -52,7 +69,8 @@ for _, row in ipairs(rows) do
       if type(v) == "table" then
         v = read_options(v, {option}, name)[option]
       end
-      self[option] = v or default
+      v = valid(v, option, name)
+      self[option] = v == nil and default or v
     end
     function Class:forward(x)
       local y = limn[op](x, self[option])
@@ -142,10 +160,17 @@ end
 --- nn.prelu(x, weight): x, or weight * x below 0; weight is [1], or [channels]
 -- for x of [rows, channels, ...].
 function M.prelu(x, weight)
+  check.tensor(x, "prelu")
+  check.tensor(weight, "prelu", "weight")
   weight = check.near(weight, x)
-  if x:dim() > 2 and weight:size(1) ~= 1 then
-    for _ = 3, x:dim() do weight = weight:unsqueeze(-1) end
+  local n, dim = weight:size(1), x:dim() > 1 and 2 or 1
+  if type(n) == "number" and n ~= 1 then
+    local m = x:dim() > 0 and x:size(dim) or 1
+    x = D.expect(x, D.eq(m, n), ("prelu: %d slopes are for %d channels in "
+      .. "dim %d"):format(n, n, dim) .. (type(m) == "number"
+      and ", where x has " .. m or ""))
   end
+  for _ = 3, x:dim() do weight = weight:unsqueeze(-1) end
   local y = limn.where(x:gt(0), x, x * weight)
   return y
 end
@@ -166,8 +191,12 @@ for _, row in ipairs(compositions) do
       a = read_options(a, {first, second}, name)
       a, b = a[first], a[second]
     end
-    if first then self[first] = a end
-    if second then self[second] = b end
+    if first then self[first] = valid(a, first, name) end
+    if second then self[second] = valid(b, second, name) end
+    if name == "Threshold" and (a == nil or b == nil) then
+      core.fail("Threshold: a threshold and a value are wanted",
+                "nn.Threshold(0.1, 0)")
+    end
   end
   function Class:forward(x)
     local y = f(x, first and self[first], second and self[second])
@@ -185,6 +214,8 @@ end
 local PReLU = Module:extend "PReLU"
 function PReLU:init(count, options)
   local o = read_options(options, {"init", "dtype"}, "PReLU")
+  if count ~= nil then check.whole(count, "PReLU", "the number of slopes") end
+  valid(o.init, "init", "PReLU")
   self.weight = core.cell("param", limn.full({count or 1}, o.init or 0.25,
                                              {dtype = o.dtype}))
 end
@@ -203,7 +234,8 @@ M.Identity = Identity
 --- nn.Flatten(first = 2, last = -1): dims first..last as one.
 local Flatten = Module:extend "Flatten"
 function Flatten:init(first, last)
-  self.first, self.last = first or 2, last or -1
+  self.first = valid(first, "dim", "Flatten") or 2
+  self.last = valid(last, "dim", "Flatten") or -1
 end
 function Flatten:forward(x)
   local y = limn.flatten(x, self.first, self.last)
@@ -222,15 +254,11 @@ function Unflatten:init(dim, sizes)
   self.dim, self.sizes = dim, sizes
 end
 function Unflatten:forward(x)
-  local at, size = self.dim, {}
-  if at < 0 then at = at + x:dim() + 1 end
+  local at = self.dim < 0 and self.dim + x:dim() + 1 or self.dim
   if at < 1 or at > x:dim() then
     check.misfit(self, x, "a dim " .. self.dim)
   end
-  for i = 1, at - 1 do size[i] = x:size(i) end
-  for _, n in ipairs(self.sizes) do size[#size + 1] = n end
-  for i = at + 1, x:dim() do size[#size + 1] = x:size(i) end
-  local y = x:reshape(size)
+  local y = x:unflatten(at, self.sizes)
   return y
 end
 function Unflatten:describe()

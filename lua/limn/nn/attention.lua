@@ -151,11 +151,24 @@ end
 
 -- The masks, in the rank of the scores [rows, heads, queries, keys]. As
 -- PyTorch's they hold true for what does NOT take part.
-local function masks(self, o)
+local function masks(self, o, q, k)
   local mask, pad, list = o.attn_mask, o.key_padding_mask, {}
+  local rows, queries = D.known(q:size(1)), D.known(q:size(3))
+  local keys = D.known(k:size(3))
+  -- Sizes of a trace's example are looked at too: no guard.
+  local function fit(m, d, n, want)
+    local is = D.known(m:size(d))
+    if is and n and is ~= n and is ~= 1 then
+      core.fail(("%s: the mask is %s, where %s is needed"):format(
+        check.who(self), check.shape(m), want))
+    end
+  end
   if mask ~= nil then
     check.fits(self, mask, 2, 3, nil, nil, "a mask of [queries, keys] or "
                .. "[rows * heads, queries, keys]")
+    local want = ("[%s, %s]"):format(queries or "queries", keys or "keys")
+    fit(mask, -2, queries, want)
+    fit(mask, -1, keys, want)
     if mask:dim() == 3 then
       mask = mask:reshape {-1, self.num_heads, mask:size(2), mask:size(3)}
     end
@@ -164,6 +177,9 @@ local function masks(self, o)
   if pad ~= nil then
     check.fits(self, pad, 1, 2, nil, nil, "a mask of [rows, keys]")
     if pad:dim() == 1 then pad = pad:unsqueeze(1) end
+    local want = ("[%s, %s]"):format(rows or "rows", keys or "keys")
+    fit(pad, 1, rows, want)
+    fit(pad, 2, keys, want)
     list[#list + 1] = pad:unsqueeze(2):unsqueeze(2)
   end
   return list
@@ -218,7 +234,8 @@ function MHA:forward(query, key, value, options)
   end
   list = projections(self, list, same)
   local y, w = attend(list[1], list[2], list[3],
-                      {out = masks(self, o), causal = o.is_causal},
+                      {out = masks(self, o, list[1], list[2]),
+                       causal = o.is_causal},
                       self.dropout)
   y = self.out_proj(y:transpose(2, 3):flatten(3, 4))
   if o.average_attn_weights ~= false then w = w:mean(2) end

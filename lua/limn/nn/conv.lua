@@ -142,6 +142,27 @@ local function parameters(self, shape, n_out, options)
   end
 end
 
+local modes = {zeros = true, reflect = true, replicate = true, circular = true}
+
+-- What would else be found when the layer is called.
+local function check_options(o, n, who)
+  for _, key in ipairs {"stride", "padding", "output_padding", "dilation"} do
+    local v = o[key]
+    if key == "padding" and type(v) == "string" then
+      if v ~= "same" and v ~= "valid" then
+        core.fail(("%s: padding is numbers, 'same' or 'valid', not '%s'")
+          :format(who, v))
+      end
+    elseif v ~= nil then
+      per_dim(v, n, nil, key, who)
+    end
+  end
+  if o.padding_mode ~= nil and not modes[o.padding_mode] then
+    core.fail(("%s: padding_mode is 'zeros', 'reflect', 'replicate' or "
+      .. "'circular', not '%s'"):format(who, tostring(o.padding_mode)))
+  end
+end
+
 --- nn.Conv1d(n_in, n_out, kernel [, {stride = 1, padding = 0, padding_mode =
 -- "zeros", dilation = 1, groups = 1, bias = true, dtype = "float32"}]): conv1d
 -- with trained weight [n_out, n_in / groups, kernel] and bias [n_out].
@@ -171,6 +192,7 @@ local function layer(name, n, transposed)
     local groups = options.groups or 1
     whole(groups, "groups", name)
     for i = 1, n do whole(kernel[i], "kernel", name) end
+    check_options(options, n, name)
     if n_in % groups ~= 0 or n_out % groups ~= 0 then
       core.fail(("%s: %d and %d channels cannot be shared out among %d groups")
         :format(name, n_in, n_out, groups))

@@ -1,5 +1,6 @@
 -- limn.nn: layers have capitals (nn.Linear), functions have not
 -- (nn.cross_entropy); `nn.functional` is `nn`.
+local check = require "limn.nn.check"
 local core = require "limn.core"
 
 local nn = {Module = require "limn.nn.module",
@@ -10,8 +11,38 @@ for _, part in ipairs {"linear", "containers", "activation", "dropout",
   for name, v in pairs(require("limn.nn." .. part)) do nn[name] = v end
 end
 local called = core.raw "called"
-for name, f in pairs(nn) do
-  if type(f) == "function" then called[f] = name end
+for name, f in pairs(nn) do -- of two names the first in the alphabet
+  if type(f) == "function" and (called[f] or name) >= name then
+    called[f] = name
+  end
+end
+
+-- What layers and functions of limn's are given is looked at once, here: a
+-- first argument that must be a tensor, and surplus ones of constructors. What
+-- users make of them by `extend` has its own forward and init.
+local any = {Module = true, Sequential = true, ModuleList = true,
+             ModuleDict = true, Identity = true}
+-- Losses look for themselves: their first argument is the prediction.
+for name in pairs(require "limn.nn.loss") do any[name] = "loss" end
+
+local function checked(f, name)
+  local function all(...) return ... end
+  return function(x, ...)
+    check.tensor(x, name)
+    return all(f(x, ...))
+  end
+end
+
+for name, v in pairs(nn) do
+  if type(v) == "table" and v.is_limn_class and any[name] ~= true then
+    local info = debug.getinfo(v.init, "u")
+    v.own_init, v.own_forward = v.init, not any[name] and v.forward or nil
+    v.own_places = info.isvararg and math.huge or math.max(info.nparams - 1, 0)
+  elseif type(v) == "function" and name:find "^%l" and not core.ops[name]
+    and not any[name] then
+    nn[name] = checked(v, name)
+    called[nn[name]] = name
+  end
 end
 nn.functional = nn
 

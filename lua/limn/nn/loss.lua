@@ -10,13 +10,27 @@ local limn = require "limn.lazy"
 
 local M = {}
 
-local function options_of(given, allowed, who)
-  allowed[#allowed + 1] = "reduction"
-  local o = read_options(given, allowed, who)
+-- The options of each, besides the reduction.
+local takes = {
+  mse_loss = {}, l1_loss = {}, huber_loss = {"delta"},
+  smooth_l1_loss = {"beta"}, bce_with_logits = {"weight", "pos_weight"},
+  nll_loss = {"weight", "ignore_index"},
+  cross_entropy = {"weight", "label_smoothing", "ignore_index"},
+  binary_cross_entropy = {"weight"}, kl_div = {"log_target"},
+}
+for _, list in pairs(takes) do list[#list + 1] = "reduction" end
+takes.cosine_similarity = {"dim", "eps"}
+
+-- The options of loss `name`, and its reduction; `who` is for messages.
+local function options_of(given, name, who)
+  who = who or name
+  local o = read_options(given, takes[name], who)
   local r = o.reduction or "mean"
-  if r ~= "mean" and r ~= "sum" and r ~= "none" then
+  if r ~= "mean" and r ~= "sum" and r ~= "none"
+    and not (r == "batchmean" and name == "kl_div") then
     core.fail(who .. ": unknown reduction '" .. tostring(r) .. "'",
-              "mean, sum or none")
+              name == "kl_div" and "mean, batchmean, sum or none"
+                or "mean, sum or none")
   end
   return o, r
 end
@@ -47,6 +61,13 @@ local function same_rank(x, y, who)
               .. " dims and the target " .. y:dim(),
               "reshape one, for instance with x:flatten()")
   end
+  for i = 1, type(y) == "number" and 0 or x:dim() do
+    local a, b = D.known(x:size(i)), D.known(y:size(i))
+    if a and b and a ~= b and a ~= 1 and b ~= 1 then
+      core.fail(("%s: the prediction has size %d in dim %d and the target %d")
+        :format(who, a, i, b))
+    end
+  end
 end
 
 -- x, whose sizes (but that of the dim of the classes, if any) are those of y.
@@ -71,7 +92,7 @@ end
 -- squares of x - target, of one shape. The reduction is "mean", "sum" or
 -- "none", here as in all losses.
 function M.mse_loss(x, y, options)
-  local _, r = options_of(options, {}, "mse_loss")
+  local _, r = options_of(options, "mse_loss")
   same_rank(x, y, "mse_loss")
   local l = reduce((x - y):square(), r)
   return l
@@ -79,7 +100,7 @@ end
 
 --- nn.l1_loss(x, target [, {reduction}]), nn.L1Loss(options): |x - target|.
 function M.l1_loss(x, y, options)
-  local _, r = options_of(options, {}, "l1_loss")
+  local _, r = options_of(options, "l1_loss")
   same_rank(x, y, "l1_loss")
   local l = reduce((x - y):abs(), r)
   return l
@@ -88,7 +109,7 @@ end
 --- nn.huber_loss(x, target [, {delta = 1, reduction}]), nn.HuberLoss(options):
 -- half the square of x - target within delta, a line of slope delta beyond.
 function M.huber_loss(x, y, options)
-  local o, r = options_of(options, {"delta"}, "huber_loss")
+  local o, r = options_of(options, "huber_loss")
   same_rank(x, y, "huber_loss")
   local delta = o.delta or 1
   local d = (x - y):abs()
@@ -100,7 +121,7 @@ end
 --- nn.smooth_l1_loss(x, target [, {beta = 1, reduction}]),
 -- nn.SmoothL1Loss(options): huber_loss over beta.
 function M.smooth_l1_loss(x, y, options)
-  local o, r = options_of(options, {"beta"}, "smooth_l1_loss")
+  local o, r = options_of(options, "smooth_l1_loss")
   same_rank(x, y, "smooth_l1_loss")
   local beta = o.beta or 1
   local d = (x - y):abs()
@@ -116,8 +137,7 @@ end
 -- cross entropy of logits x with targets in 0..1; pos_weight is the weight of
 -- positive targets, weight that of each value.
 function M.bce_with_logits(x, y, options)
-  local o, r = options_of(options, {"weight", "pos_weight"},
-                          "bce_with_logits")
+  local o, r = options_of(options, "bce_with_logits")
   same_rank(x, y, "bce_with_logits")
   if type(y) ~= "number" then x = same_sizes(x, y, nil, "bce_with_logits") end
   for _, k in ipairs {"weight", "pos_weight"} do
@@ -216,7 +236,7 @@ end
 -- probabilities as cross_entropy's x, labels are whole numbers from 1; weight
 -- is [classes]; labels equal to ignore_index do not count.
 function M.nll_loss(x, labels, options)
-  local o, r = options_of(options, {"weight", "ignore_index"}, "nll_loss")
+  local o, r = options_of(options, "nll_loss")
   local dim = class_dim(x, "nll_loss")
   class_weight(o, x, dim, "nll_loss")
   check(labels, "list of labels", "nll_loss")
@@ -257,15 +277,10 @@ end
 -- that count from 1, without the dim of the classes, or probabilities in x's
 -- shape. A label out of range is an error that names its row.
 function M.cross_entropy(x, target, options)
-  local o, r = options_of(options, {"weight", "label_smoothing",
-                                    "ignore_index"}, "cross_entropy")
+  local o, r = options_of(options, "cross_entropy")
   local dim = class_dim(x, "cross_entropy")
   class_weight(o, x, dim, "cross_entropy")
   local s = o.label_smoothing or 0
-  if type(s) == "number" and not (s >= 0 and s <= 1) then
-    core.fail("cross_entropy: label_smoothing is a number from 0 to 1, got "
-              .. s)
-  end
   local logp = x:log_softmax(dim)
   check(target, "target", "cross_entropy")
   if target:dim() == x:dim() then
@@ -306,7 +321,7 @@ end
 -- nn.BCELoss(options): binary cross entropy of probabilities x; logarithms are
 -- at least -100, and what divides the gradient, x (1 - x), at least 1e-12.
 function M.binary_cross_entropy(x, y, options)
-  local o, r = options_of(options, {"weight"}, "binary_cross_entropy")
+  local o, r = options_of(options, "binary_cross_entropy")
   same_rank(x, y, "binary_cross_entropy")
   if type(y) ~= "number" then
     x = same_sizes(x, y, nil, "binary_cross_entropy")
@@ -322,10 +337,7 @@ end
 -- nn.KLDivLoss(options): Kullback and Leibler's divergence of log probabilities
 -- x from the target; reduction "batchmean" divides the sum by the rows.
 function M.kl_div(x, y, options)
-  local o = read_options(options, {"log_target", "reduction"}, "kl_div")
-  local r = o.reduction
-  if r == "batchmean" then r = "sum" end
-  options_of({reduction = r}, {}, "kl_div")
+  local o, r = options_of(options, "kl_div")
   same_rank(x, y, "kl_div")
   local l
   if o.log_target then
@@ -334,8 +346,8 @@ function M.kl_div(x, y, options)
     local some = y:gt(0)
     l = limn.where(some, y * limn.where(some, y, 1):log(), 0) - y * x
   end
-  l = reduce(l, r or "mean")
-  if o.reduction == "batchmean" then l = l / x:size(1) end
+  l = reduce(l, r == "batchmean" and "sum" or r)
+  if r == "batchmean" then l = l / x:size(1) end
   return l
 end
 
@@ -343,10 +355,20 @@ end
 -- nn.CosineSimilarity(options): the cosine of the angle between x and y along
 -- dim; norms count as at least eps.
 function M.cosine_similarity(x, y, options)
-  local o = read_options(options, {"dim", "eps"}, "cosine_similarity")
+  local o = options_of(options, "cosine_similarity")
   check(x, "first input", "cosine_similarity")
   check(y, "second input", "cosine_similarity")
   local dim, eps = o.dim or 2, o.eps or 1e-8
+  if x:dim() ~= y:dim() then
+    core.fail(("cosine_similarity: the inputs have %d and %d dims"):format(
+      x:dim(), y:dim()))
+  end
+  dim = D.whole(x, dim, "cosine_similarity")
+  local n, m = D.known(x:size(dim)), D.known(y:size(dim))
+  if n and m and n ~= m then
+    core.fail(("cosine_similarity: the inputs have sizes %d and %d in dim %d")
+      :format(n, m, dim))
+  end
   local nx, ny = x:norm(2, dim), y:norm(2, dim)
   local c = (x * y):sum(dim) / (nx:maximum(eps) * ny:maximum(eps))
   return c
@@ -376,7 +398,10 @@ for name, f in pairs {
   CosineSimilarity = "cosine_similarity",
 } do
   local Class, loss = Module:extend(name), M[f]
-  function Class:init(options) self.options = options end
+  function Class:init(options)
+    options_of(options, f, name)
+    self.options = options
+  end
   function Class:forward(x, y)
     local l = loss(x, y, self.options)
     return l

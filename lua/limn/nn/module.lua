@@ -3,6 +3,7 @@
 local callable = require "limn.callable"
 local core = require "limn.core"
 local read_options = require "limn.options"
+local check = require "limn.nn.check"
 local walk = require "limn.nn.walk"
 
 local limn = require "limn.lazy"
@@ -13,6 +14,10 @@ local Module = {is_limn_class = true, class_name = "Module"}
 
 local function construct(class, ...)
   local self = setmetatable({}, class)
+  if class.init == class.own_init and select("#", ...) > class.own_places then
+    core.fail(("%s has no place for argument %d"):format(class.class_name,
+      class.own_places + 1))
+  end
   walk.info(self)
   class.init(self, ...)
   return self
@@ -76,6 +81,9 @@ local function call(self, ...)
     core.fail(getmetatable(self).class_name .. " has no forward",
               "define function " .. getmetatable(self).class_name
               .. ":forward(x) ... end")
+  end
+  if forward == getmetatable(self).own_forward then
+    check.tensor((...), self)
   end
   if not core.tracing() then
     local function all(...) return ... end

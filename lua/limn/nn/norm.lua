@@ -389,6 +389,10 @@ local function batch(nd, low)
     self.channels = check.whole(n, name, "the number of channels")
     self.eps = o.eps or 1e-5
     self.momentum = o.momentum == nil and 0.1 or o.momentum
+    if self.momentum and type(self.momentum) ~= "number" then
+      core.fail(name .. ": momentum is a number, or false for the plain "
+                .. "average, not " .. tostring(self.momentum))
+    end
     if o.affine ~= false then
       self.weight, self.bias = ones({n}, o), zeros({n}, o)
     end

@@ -488,10 +488,16 @@ end
 -- divisor}]): avg_pool1d.
 --- nn.AvgPool2d(kernel [, options]): avg_pool2d.
 --- nn.AvgPool3d(kernel [, options]): avg_pool3d.
-local function pool_layer(name, f, keys)
+local function pool_layer(name, n, f, keys)
   local Class = Module:extend(name)
   function Class:init(kernel, options)
     self.kernel, self.options = kernel_options(kernel, options, keys, name)
+    per_dim(self.kernel, n, nil, "kernel", name)
+    for _, key in ipairs {"stride", "padding", "dilation"} do
+      if self.options[key] ~= nil then
+        per_dim(self.options[key], n, nil, key, name)
+      end
+    end
   end
   function Class:forward(x)
     local y, at = f(x, self.kernel, self.options)
@@ -508,9 +514,12 @@ end
 --- nn.AdaptiveAvgPool2d {height, width}: adaptive_avg_pool2d.
 --- nn.AdaptiveMaxPool1d(size): adaptive_max_pool1d.
 --- nn.AdaptiveMaxPool2d {height, width}: adaptive_max_pool2d.
-local function adaptive_layer(name, f)
+local function adaptive_layer(name, n, f)
   local Class = Module:extend(name)
-  function Class:init(size) self.size = size end
+  function Class:init(size)
+    per_dim(size, n, nil, "size", name)
+    self.size = size
+  end
   function Class:forward(x)
     local y = f(x, self.size)
     return y
@@ -520,17 +529,17 @@ local function adaptive_layer(name, f)
 end
 
 for n = 1, 3 do
-  pool_layer("MaxPool" .. n .. "d", M["max_pool" .. n .. "d"],
+  pool_layer("MaxPool" .. n .. "d", n, M["max_pool" .. n .. "d"],
              {"stride", "padding", "dilation", "ceil_mode",
               "return_indices"})
-  pool_layer("AvgPool" .. n .. "d", M["avg_pool" .. n .. "d"],
+  pool_layer("AvgPool" .. n .. "d", n, M["avg_pool" .. n .. "d"],
              {"stride", "padding", "ceil_mode", "count_include_pad",
               "divisor"})
 end
 for n = 1, 2 do
-  adaptive_layer("AdaptiveAvgPool" .. n .. "d",
+  adaptive_layer("AdaptiveAvgPool" .. n .. "d", n,
                  M["adaptive_avg_pool" .. n .. "d"])
-  adaptive_layer("AdaptiveMaxPool" .. n .. "d",
+  adaptive_layer("AdaptiveMaxPool" .. n .. "d", n,
                  M["adaptive_max_pool" .. n .. "d"])
 end
 

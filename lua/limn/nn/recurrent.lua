@@ -378,18 +378,22 @@ local function known(n)
   return core.hint(n)
 end
 
-local function agree(self, state, x, single)
-  local n = self.num_layers * (self.bidirectional and 2 or 1)
-  local want = {self.output_size, self.hidden_size}
+-- The states have `size` (false: not known), then want[i]; the rows stand in
+-- dim `at`, which one example (`single`) came without.
+local function agree(self, state, size, want, single, at)
+  local last = #size + 1
   for i, s in ipairs(state) do
-    local size = {n, known(x:size(2)), want[i]}
-    for d = 1, 3 do
+    size[last] = want[i]
+    for d = 1, #size do
       local is = known(s:size(d))
       if is and size[d] and is ~= size[d] then
-        core.fail(("%s: the state %s is %s, where [%d, %s%d] is needed")
-          :format(check.who(self), ({"h", "c"})[i],
-                  check.shape(single and s:squeeze(2) or s), n,
-                  single and "" or size[2] .. ", ", want[i]))
+        local shown = {unpack(size)}
+        if single then table.remove(shown, at) end
+        for k, n in ipairs(shown) do shown[k] = tostring(n or "rows") end
+        core.fail(("%s: the state %s is %s, where [%s] is needed"):format(
+          check.who(self), ({"h", "c"})[i],
+          check.shape(single and s:squeeze(at) or s),
+          table.concat(shown, ", ")))
       end
     end
   end
@@ -424,7 +428,11 @@ local function forward(self, x, state)
   elseif first then
     x = x:transpose(1, 2)
   end
-  if state then agree(self, state, x, single) end
+  if state then
+    agree(self, state, {self.num_layers * (self.bidirectional and 2 or 1),
+      known(x:size(2)) or false}, {self.output_size, self.hidden_size},
+      single, 2)
+  end
   local last = {}
   for i = 1, self.num_layers do
     if i > 1 and self.dropout then x = self.dropout(x) end
@@ -475,6 +483,10 @@ local function cell_forward(self, x, state)
   if single then
     x = x:unsqueeze(1)
     for i = 1, state and #state or 0 do state[i] = state[i]:unsqueeze(1) end
+  end
+  if state then
+    local n = self.hidden_size
+    agree(self, state, {known(x:size(1)) or false}, {n, n}, single, 1)
   end
   local p = weights(self, "", x)
   local gates, w = prepare(self.kind, x, p)

@@ -6,6 +6,10 @@ local limn = require "limn.lazy"
 
 local M = {}
 
+-- The least that a number may be.
+local least = {kernel = 1, stride = 1, dilation = 1, padding = 0,
+               output_padding = 0}
+
 -- A number for all n dims, or a list with one for each, as a list.
 function M.per_dim(v, n, default, what, who)
   if v == nil then v = default end
@@ -18,6 +22,13 @@ function M.per_dim(v, n, default, what, who)
     or kind ~= "number" and kind ~= "cdata" then
     core.fail(("%s: %s is a number%s"):format(who, what, n == 1 and ""
       or " or a list of " .. n), who .. "(..., {" .. what .. " = 1})")
+  end
+  for i = 1, n do
+    local is, low = list[i], least[what]
+    if low and type(is) == "number" and (is < low or is % 1 ~= 0) then
+      core.fail(("%s: %s is %s; it is "):format(who, what, tostring(is))
+        .. (is < low and "at least " .. low or "a whole number"))
+    end
   end
   return list
 end

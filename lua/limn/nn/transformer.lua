@@ -1,4 +1,5 @@
 -- Transformer layers (Vaswani et al. 2017), with norms before or after.
+local core = require "limn.core"
 local read_options = require "limn.options"
 local activation = require "limn.nn.activation"
 local attention = require "limn.nn.attention"
@@ -37,7 +38,9 @@ local function build(self, width, heads, options, n, who)
   local act = o.activation or "relu"
   self.activation = type(act) == "string" and activation[act] or act
   if type(self.activation) ~= "function" and not walk.kind(act) then
-    check.whole(nil, who, "no activation '" .. tostring(act) .. "': it")
+    core.fail(("%s: there is no activation '%s'"):format(who, tostring(act))
+      .. (type(act) == "string" and core.near(act, activation) or ""),
+      "a name such as 'gelu', a function or a layer")
   end
 end
 

@@ -1,6 +1,7 @@
 -- Clipping of gradients by their common norm, and by value.
 local core = require "limn.core"
 local read_options = require "limn.options"
+local walk = require "limn.nn.walk"
 local wide = require "limn.wide"
 
 local limn = require "limn.lazy"
@@ -21,13 +22,18 @@ end
 
 -- All gradients, in that order; `who` is for messages.
 local function leaves(t, list, who)
-  if core.type(t) == "tensor" then
+  local kind = core.type(t) or walk.kind(t)
+  local optimizer = type(t) == "table" and type(t.step) == "function"
+  if kind == "tensor" and not core.whole(t) then
     list[#list + 1] = t
-  elseif type(t) == "table" then
+  elseif type(t) == "table" and kind ~= "module" and not optimizer then
     for _, k in ipairs(keys_of(t)) do leaves(t[k], list, who) end
   else
-    core.fail(who .. ": gradients are wanted, got " .. (core.type(t)
-              or type(t)), "optim." .. who .. "(grads, 1)")
+    local is = kind == "tensor" and "whole numbers"
+      or kind == "cell" and "parameters" or kind == "module" and "a module"
+      or optimizer and "an optimizer" or kind or type(t)
+    core.fail(who .. ": gradients are wanted, got " .. is,
+      "they are what limn.value_and_grad gives: local l, grads = loss(x, t)")
   end
   return list
 end
