@@ -5,11 +5,10 @@ local core = require "limn.core"
 local callable = require "limn.callable"
 local nested = require "limn.nested"
 local control = require "limn.control"
+local pack = require "limn.pack"
 
 local ops, fail = core.ops, core.fail
 local M = {}
-
-local function pack(...) return {n = select("#", ...), ...} end
 
 -- The values as an argument list.
 local function spread(values) return unpack(values, 1, values.n) end

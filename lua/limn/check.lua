@@ -3,10 +3,9 @@
 local core = require "limn.core"
 local callable = require "limn.callable"
 local limn = require "limn.lazy"
+local pack = require "limn.pack"
 
 local fail, plain = core.fail, callable.plain
-
-local function pack(...) return {n = select("#", ...), ...} end
 
 -- -- Inputs ---------------------------------------------------------------
 

@@ -5,6 +5,7 @@ local core = require "limn.core"
 local callable = require "limn.callable"
 local nested = require "limn.nested"
 local limn = require "limn.lazy"
+local pack = require "limn.pack"
 
 local ops, fail = core.ops, core.fail
 local plain, is_tensor, is_number = nested.plain, nested.is_tensor,
@@ -15,7 +16,6 @@ local describe, at, dtype_of = nested.describe, nested.at, nested.dtype_of
 local carried, follow = nested.carried, nested.follow
 local M = {}
 
-local function pack(...) return {n = select("#", ...), ...} end
 local function check_function(f, who)
   if not callable.is(f) then
     fail(who .. ": a function is wanted, not " .. callable.noun(f))

@@ -1,11 +1,11 @@
 --- Gradients: limn.grad, limn.value_and_grad, limn.no_grad, limn.custom.
 local core = require "limn.core"
 local sorted_keys = require "limn.sorted_keys"
+local pack = require "limn.pack"
 
 local ops, fail = core.ops, core.fail
 local M = {}
 
-local function pack(...) return {n = select("#", ...), ...} end
 local function plain(v) return type(v) == "table" and not getmetatable(v) end
 
 -- -- With respect to what -------------------------------------------------

@@ -1,5 +1,6 @@
 --- limn: trace Lua functions and models to graphs that run on any device.
 local core = require "limn.core"
+local pack = require "limn.pack"
 
 do -- sources beside this file are limn's own: errors name the line outside
   local source = debug.getinfo(1, "S").source
@@ -146,8 +147,6 @@ function limn.accelerator()
   end
   return "cpu"
 end
-
-local function pack(...) return {n = select("#", ...), ...} end
 
 local function callable(f, who)
   local mt = getmetatable(f)

@@ -2,11 +2,10 @@
 -- where no trace of it fits.
 local core = require "limn.core"
 local callable = require "limn.callable"
+local pack = require "limn.pack"
 
 local fail, upvalues = core.fail, callable.upvalues
 local M = {}
-
-local function pack(...) return {n = select("#", ...), ...} end
 
 -- What runs is jit[1], jit[2], ...: the traces made with the upvalues as they
 -- are now, which are those of one of `sets`.

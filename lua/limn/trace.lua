@@ -3,13 +3,12 @@ local core = require "limn.core"
 local callable = require "limn.callable"
 local tell = require "limn.debug".tell
 local sorted_keys = require "limn.sorted_keys"
+local pack = require "limn.pack"
 
 local ops, fail = core.ops, core.fail
 local noun, plain, place = callable.noun, callable.plain, callable.place
 local has_ffi, ffi = pcall(require, "ffi")
 local M = {}
-
-local function pack(...) return {n = select("#", ...), ...} end
 
 -- -- Sizes ----------------------------------------------------------------
 -- A Dim is a cdata, because only a cdata's `n == 10` can be intercepted. C

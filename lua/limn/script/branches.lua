@@ -17,6 +17,7 @@
 local core = require "limn.core"
 local choose = require "limn.script.choose"
 local conditions = require "limn.script.conditions"
+local pack = require "limn.pack"
 
 local fail, truth = core.fail, conditions.truth
 local M = {}
@@ -27,7 +28,6 @@ M.RET, M.BRK, M.CONT, M.UNTIL, M.DONE = RET, BRK, CONT, UNTIL, DONE
 -- Given to closures that run as a region: branches, what follows a `return`.
 local TRACED, AFTER = {traced = true}, {traced = true, after = true}
 
-local function pack(...) return {n = select("#", ...), ...} end
 M.pack = pack
 
 function M.unpack(t) return unpack(t, 1, t.n) end
