@@ -131,7 +131,7 @@ static int region_run(region_call *k, limn_tensor **out) {
 
 /* The node and what picks its results, with their values. */
 static int region_record(limn_trace *t, const region_call *k,
-                         limn_tensor *const *value) {
+                         limn_tensor **value) {
   limn_arg a[6], pick[2];
   limn_ref r, p;
   uint32_t index;
@@ -143,6 +143,7 @@ static int region_record(limn_trace *t, const region_call *k,
   for (uint32_t i = 0; i < k->body->nout; i++) {
     pick[0] = limn_aref(r), pick[1] = limn_aint(i + 1);
     LIMN_TRY(limn_trace_op(t, OP_pick, pick, 2, &p));
+    LIMN_TRY(limn_trace_apart(t, &value[i]));
     LIMN_TRY(limn_trace_value(t, p, value[i]));
   }
   return 0;

@@ -463,6 +463,9 @@ int limn_trace_end(limn_trace *t, limn_graph **out);
 void limn_trace_abort(limn_trace *t); /* after an error; pops it */
 /* Tape: remember that node r has this value (retained). */
 int limn_trace_value(limn_trace *t, limn_ref r, limn_tensor *value);
+/* Tape: a result that is the value of another node already, as a run returns
+ * arguments that pass unchanged, becomes a tensor of its own. */
+int limn_trace_apart(limn_trace *t, limn_tensor **value);
 /* Fails: a value of an ended trace (or NULL) is used. */
 int limn_trace_stale(limn_context *c, const limn_trace *t, limn_ref r);
 /* "net.lua:14" of node r of an ended trace, or "". */

@@ -117,7 +117,7 @@ static limn_value grad_value(limn_lua *st, lua_State *L, limn_graph *g,
 }
 
 /* A scan of the gradient: its results as a list. Handles in the list at `keep`
- * hold them. */
+ * hold them. It takes no draw: the scan that it is of has taken it. */
 static void grad_scan(limn_lua *st, lua_State *L, limn_graph *g,
                       const limn_value *a, int keep, limn_value *out) {
   limn_arg at = limn_aint(a[3].i);
@@ -125,6 +125,7 @@ static void grad_scan(limn_lua *st, lua_State *L, limn_graph *g,
   uint32_t n = body ? body->nout : 0;
   limn_tensor **t = lua_newuserdata(L, (n + 1u) * sizeof *t);
   limn_handle **h = lua_newuserdata(L, (n + 1u) * sizeof *h);
+  uint64_t draws = st->c->draws;
   memset(out, 0, sizeof *out);
   out->tag = LIMN_A_LIST, out->n = (int)n;
   out->list = lua_newuserdata(L, (n + 1u) * sizeof *out->list);
@@ -135,6 +136,7 @@ static void grad_scan(limn_lua *st, lua_State *L, limn_graph *g,
   }
   if (!body) limn_lua_fail(st, L, NULL, "a scan without a body");
   limn_lua_check(st, L, limn_eager_scan(st->c, body, a, a[4].i != 0, t));
+  st->c->draws = draws;
   for (uint32_t i = 0; i < n; i++) {
     memset(&out->list[i], 0, sizeof *out->list);
     out->list[i].tag = LIMN_X_TENSOR;

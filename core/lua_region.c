@@ -206,6 +206,7 @@ static void region_push_value(limn_lua *st, lua_State *L, limn_trace *t,
   h = limn_lua_new_tensor(st, L);
   limn_lua_check(st, L, region_value(t, r, dev, in, &out));
   h->t = out.t;
+  limn_lua_check(st, L, limn_trace_apart(t, &h->t));
   limn_lua_check(st, L, limn_trace_value(t, r, h->t));
 }
 

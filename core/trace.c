@@ -246,6 +246,15 @@ int limn_trace_value(limn_trace *t, limn_ref r, limn_tensor *value) {
                       (void *)(uintptr_t)r);
 }
 
+int limn_trace_apart(limn_trace *t, limn_tensor **value) {
+  limn_tensor *own;
+  if (!limn_map_get(&t->tensors, value, sizeof *value)) return 0;
+  LIMN_TRY(limn_tensor_view(*value, &(*value)->v, &own));
+  limn_tensor_release(*value);
+  *value = own;
+  return 0;
+}
+
 /* -- Values as arguments -- */
 
 /* A tensor from outside: a named constant of the graph. */

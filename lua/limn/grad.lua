@@ -165,9 +165,12 @@ function M.value_and_grad(f, wrt, options)
   end
 end
 
--- Handles of their own: what f reaches under another name is a constant.
+-- Values of their own: what f reaches under another name is a constant. Where
+-- a gradient may be taken of the gradient, it goes on through these.
 local function fresh(v)
-  if core.type(v) == "tensor" then return (core.fresh(v)) end
+  if core.type(v) == "tensor" then
+    return core.recording() and ops.expand_like(v, v) or core.fresh(v)
+  end
   if not plain(v) then return v end
   local t = {}
   for k, x in pairs(v) do t[k] = fresh(x) end
@@ -182,7 +185,7 @@ function M.grad(f, options)
   local unused = unused_of(options)
   return function(x, ...)
     local args, flat, names = pack(x, ...), {}, {}
-    if not core.recording() then args[1] = fresh(x) end
+    args[1] = fresh(x)
     local shape = collect(args[1], flat, names, "argument 1")
     local _, grads = differentiate(f, flat, names, unused, args)
     return shape(grads)
