@@ -94,10 +94,14 @@ $(B)/limn/core.so: $(lib_o) $(lua_o)
 	@mkdir -p $(@D)
 	$(say) LD $@
 	$(q)$(link) -o $@ $^ $(libs)
+# One object, in which what limn.h does not declare is local: the names of the
+# host that links it are its own.
 $(B)/liblimn.a: $(lib_o)
 	@rm -f $@
 	$(say) AR $@
-	$(q)$(or $(strip $(AR)),ar) rcs $@ $^
+	$(q)$(cc) -r -nostdlib -o $(B)/o/limn.o $^
+	$(q)objcopy --localize-hidden $(B)/o/limn.o
+	$(q)$(or $(strip $(AR)),ar) rcs $@ $(B)/o/limn.o
 $(B)/liblimn.so: $(lib_o)
 	$(say) LD $@
 	$(q)$(link) -Wl,-z,defs -Wl,-soname,liblimn.so.0 -o $@ $^ $(libs)
@@ -130,6 +134,9 @@ isa = $(if $(findstring _avx512,$<),-march=x86-64-v4,\
 
 # -- C programs: examples, and what specs and the benchmark need --
 program = $(q)$(cc) $(core_flags) -o $@ $< $(B)/liblimn.a $(libs)
+$(B)/alloc: spec/support/alloc.c $(lib_o) # which looks inside
+	$(say) CC $<
+	$(q)$(cc) $(core_flags) -o $@ $< $(lib_o) $(libs)
 $(B)/host: examples/host.c $(B)/liblimn.a
 	$(say) CC $<
 	$(program)
@@ -222,9 +229,11 @@ install: all install-lua
 	install -m 644 $(B)/liblimn.a '$(DESTDIR)$(prefix)/lib/liblimn.a'
 	install -m 755 $(B)/liblimn.so '$(DESTDIR)$(prefix)/lib/liblimn.so.0'
 	ln -sf liblimn.so.0 '$(DESTDIR)$(prefix)/lib/liblimn.so'
-	printf '%s\n' 'Name: limn' 'Description: traced models on any device' \
-	  'Version: 0.1.0' 'Cflags: -I$(prefix)/include' \
-	  'Libs: -L$(prefix)/lib -llimn' 'Libs.private: $(libs)' \
+	printf '%s\n' 'prefix=$(prefix)' 'includedir=$${prefix}/include' \
+	  'libdir=$${prefix}/lib' '' 'Name: limn' \
+	  'Description: traced models on any device' 'Version: 0.1.0' \
+	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -llimn' \
+	  'Libs.private: $(libs)' \
 	  > '$(DESTDIR)$(prefix)/lib/pkgconfig/limn.pc'
 # The Lua part alone, as LuaRocks wants it.
 install-lua: lua

@@ -42,15 +42,22 @@ describe("The library", function()
     end
   end)
 
-  it("exports limn_ names only", function()
-    for path, more in pairs {[lib] = "^$",
-                             [U.build .. "/limn/core.so"] = "^luaopen_"} do
-      for line in (U.run("nm -D --defined-only " .. path)):gmatch "[^\n]+" do
-        local name = line:match "([%w_]+)[@%w_.]*$"
+  it("exports limn_ names only, the static one too", function()
+    local function only(command, path, more)
+      local n = 0
+      for line in (U.run(command .. path)):gmatch "%x+ %a ([^\n]+)" do
+        local name = line:match "^[%w_]+"
+        n = n + 1
         assert.is_truthy(name:find "^limn_" or name:find(more),
                          path .. " exports " .. tostring(name))
       end
+      assert.is_true(n > 0, path .. " exports nothing")
+      return n
     end
+    local n = only("nm -D --defined-only ", lib, "^$")
+    assert.are.equal(n, only("nm -g --defined-only ", U.build .. "/liblimn.a",
+                             "^$"))
+    only("nm -D --defined-only ", U.build .. "/limn/core.so", "^luaopen_")
   end)
 
   it("has no mutable global data but the lock under which drivers start",
