@@ -102,10 +102,10 @@ typedef struct {
   double cost;
 } conv_tile;
 static const conv_tile conv_tiles[2][3] = {
-    {{"conv_square", 64, 64, 16, 256, 2.0},
+    {{"conv_many", 64, 128, 8, 256, 1.8},
      {"conv_few", 16, 128, 8, 128, 2.5},
      {"conv_thin", 4, 128, 8, 128, 6.0}},
-    {{"conv_square", 64, 64, 16, 256, 2.0}, /* of conv_weights */
+    {{"conv_many", 64, 128, 8, 256, 1.8}, /* of conv_weights */
      {"conv_few", 16, 16, 16, 64, 4.0},
      {"conv_thin", 4, 16, 16, 64, 7.5}}};
 
@@ -229,6 +229,9 @@ int limn_gpu_conv(gpu_job *j) {
   groups = conv_cut(f.n, t->n) * conv_cut(f.m, t->m) * f.phases *
            f.how->groups;
   splits = conv_splits(j->g, &f, t, groups, &chunk);
+  if (groups * splits > INT32_MAX)
+    return limn_fail(j->c, LIMN_EUNSUPPORTED, "a convolution in %lld parts",
+                     (long long)(groups * splits));
   LIMN_TRY(step_text(j, "conv", CONV_NUMS + CONV_DIM_NUMS * f.how->n));
   LIMN_TRY(conv_launch(j, &f, t, splits, chunk, &l));
   LIMN_TRY(step_kernel(j, l, t->name));

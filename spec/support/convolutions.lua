@@ -125,7 +125,7 @@ for _, dtype in ipairs {"float64", "float32", "float16", "bfloat16", "int64",
 end
 if not only then
   for _, c in ipairs {
-    case(1, 1, 70, 66, {5, 5}, {3, 3}, {padding = {1, 1}}), -- squares
+    case(1, 1, 70, 66, {5, 5}, {3, 3}, {padding = {1, 1}}), -- many channels
     case(3, 1, 2, 20, {9, 30}, {3, 3}), -- few channels
     case(2, 6, 1, 1, {12, 13}, {3, 3}, {padding = {1, 1}}), -- one each
     case(2, 2, 3, 4, {11, 9}, {2, 3}, -- phases, and places that none sees
