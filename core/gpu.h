@@ -99,7 +99,6 @@ typedef struct limn_gpu_launch {
 typedef struct { /* step->code */
   limn_gpu_launch *first, *last;
   size_t temp[2];  /* bytes; taken for the time of the launch */
-  void *kept[2];   /* or kept for a replay */
   struct limn_gpu_replay *replay; /* of the steps that begin here, or NULL */
 } limn_gpu_code;
 

@@ -99,8 +99,7 @@ int limn_gpu_launch_step(limn_device *d, const limn_step *s,
   if (!code) return 0;
   LIMN_TRY(limn_gpu_fault_memory(g));
   for (i = 0; i < 2; i++) {
-    temp[i] = code->kept[i];
-    if (code->temp[i] && !temp[i])
+    if (code->temp[i])
       LIMN_GO(limn_gpu_take(g, code->temp[i], &temp[i]));
   }
   for (l = code->first; l; l = l->next) {
@@ -109,6 +108,6 @@ int limn_gpu_launch_step(limn_device *d, const limn_step *s,
   }
 bail:
   for (i = 0; i < 2; i++)
-    if (temp[i] && !code->kept[i]) limn_gpu_give(g, temp[i], code->temp[i]);
+    if (temp[i]) limn_gpu_give(g, temp[i], code->temp[i]);
   return rc;
 }

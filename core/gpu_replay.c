@@ -20,6 +20,8 @@ typedef struct limn_gpu_replay {
   replay_launch *l;
   int64_t *word;
   uint32_t n, cap, nword, word_cap;
+  void *temp[2]; /* of all launches, one after the other */
+  size_t temp_size[2];
   int cost; /* rises with every new recording, falls with every replay */
   bool off; /* given up */
 } limn_gpu_replay;
@@ -175,7 +177,7 @@ static int replay_still(replay_walk *w, const limn_gpu_call *call, int j,
   limn_slot slot[2] = {{.mem = p->mem}, {.mem = a->mem[j], .off = off}};
   limn_bind b = {.slot = slot, .c = w->g->c};
   limn_gpu_run copy;
-  LIMN_TRY(limn_gpu_launch_read(w->g, code->first, &b, code->kept, &copy));
+  LIMN_TRY(limn_gpu_launch_read(w->g, code->first, &b, w->r->temp, &copy));
   return replay_one(w, code->first, &copy);
 }
 
@@ -205,7 +207,7 @@ static int replay_all(replay_walk *w) {
     const limn_gpu_code *code = w->s[i].code;
     if (!code || limn_step_idle(&w->s[i], w->b->slot)) continue;
     for (l = code->first; l; l = l->next) {
-      LIMN_TRY(limn_gpu_launch_read(w->g, l, w->b, code->kept, &a));
+      LIMN_TRY(limn_gpu_launch_read(w->g, l, w->b, w->r->temp, &a));
       if (!l->call) {
         WALK(replay_one(w, l, &a));
       } else {
@@ -225,18 +227,22 @@ static void replay_drop(limn_gpu *g, limn_gpu_replay *r) {
   r->n = r->nword = 0;
 }
 
+static void replay_give(limn_gpu *g, limn_gpu_replay *r) {
+  int k;
+  for (k = 0; k < 2; k++)
+    if (r->temp[k]) limn_gpu_give(g, r->temp[k], r->temp_size[k]);
+  r->temp[0] = r->temp[1] = NULL;
+}
+
 void limn_gpu_forget(limn_gpu *g, limn_gpu_code *code) {
   limn_gpu_replay *r = code->replay;
-  int i;
-  if (r) {
-    replay_drop(g, r);
-    limn_free(g->c, r->l, r->cap * sizeof *r->l);
-    limn_free(g->c, r->word, r->word_cap * sizeof *r->word);
-    limn_free(g->c, r, sizeof *r);
-  }
   code->replay = NULL;
-  for (i = 0; i < 2; i++)
-    if (code->kept[i]) limn_gpu_give(g, code->kept[i], code->temp[i]);
+  if (!r) return;
+  replay_drop(g, r);
+  replay_give(g, r);
+  limn_free(g->c, r->l, r->cap * sizeof *r->l);
+  limn_free(g->c, r->word, r->word_cap * sizeof *r->word);
+  limn_free(g->c, r, sizeof *r);
 }
 
 /* Whether recording may be worth it and can be done: more than one launch, and
@@ -255,18 +261,28 @@ static bool replay_fits(const limn_step *s, uint32_t n) {
   return launches > 1;
 }
 
-/* Memory and kernels that are needed beside the steps' own. Temporaries stay
- * with what is recorded: it would not know others. */
+/* Temporaries stay with what is recorded, which would not know others. */
+static int replay_temp(const replay_walk *w, int k) {
+  limn_gpu_replay *r = w->r;
+  uint32_t i;
+  if (r->temp[k]) return 0;
+  for (i = 0; i < w->n; i++) {
+    const limn_gpu_code *code = w->s[i].code;
+    if (code) r->temp_size[k] = LIMN_MAX(r->temp_size[k], code->temp[k]);
+  }
+  if (!r->temp_size[k]) return 0;
+  return limn_gpu_take(w->g, r->temp_size[k], &r->temp[k]);
+}
+
+/* Memory and kernels that are needed beside the steps' own. */
 static int replay_keep(const replay_walk *w) {
   limn_gpu_launch *l;
   uint32_t i;
   int k;
   LIMN_TRY(limn_gpu_fault_memory(w->g));
+  for (k = 0; k < 2; k++) LIMN_TRY(replay_temp(w, k));
   for (i = 0; i < w->n; i++) {
     limn_gpu_code *code = w->s[i].code;
-    for (k = 0; code && k < 2; k++)
-      if (code->temp[k] && !code->kept[k])
-        LIMN_TRY(limn_gpu_take(w->g, code->temp[k], &code->kept[k]));
     for (l = code ? code->first : NULL; l; l = l->next)
       for (k = 0; l->call && k < l->call->n; k++)
         LIMN_TRY(still_make(w->d, l->call, k));
@@ -338,6 +354,7 @@ static int replay_run(replay_walk *w) {
   }
   limn_error_clear(w->g->c);
   replay_drop(w->g, r);
+  replay_give(w->g, r);
   r->off = true;
   return 0;
 }

@@ -212,6 +212,24 @@ describe("cuDNN #cuda", function()
     ]]
   end)
 
+  it("keeps one workspace for all that is replayed together", function()
+    works([[
+      local g = limn.trace {function(a, b, c)
+        for i = 1, 12 do a = back(conv(a, b), c) end
+        return a
+      end, x, w * 0.01, w}
+      -- 24 workspaces would be 11 of 9 million bytes.
+      local X, W, V = x:to "cuda:0", (w * 0.01):to "cuda:0", w:to "cuda:0"
+      local want = g(x, w * 0.01, w)
+      for i = 1, 5 do
+        local got = g(X, W, V)
+        assert(off(got, want) < 1e-5)
+        assert(lib.standin_dnn_last() == 1)
+      end
+      assert(limn.counters().replays > 0)
+    ]], "STANDIN_MEMORY=9000000")
+  end)
+
   it("trains a net as the CPU does", function()
     works [[
       local nn = limn.nn
