@@ -69,6 +69,18 @@ TURN_PLAIN(32, u32)
     for (; j + 8 <= n; j += 8) memcpy(d + j, s + j, 8 * sizeof *d);         \
     if (j < n) memcpy(d + n - 8, s + n - 8, 8 * sizeof *d);                 \
   }
+/* One element n times, in the same way. */
+#define SPREAD(bits, U)                                                     \
+  static inline void spread_##bits(mem_##U *d, mem_##U v, int64_t n) {        \
+    mem_##U some[8] = {v, v, v, v, v, v, v, v};                             \
+    int64_t j = 0;                                                          \
+    if (n < 8) {                                                            \
+      for (; j < n; j++) d[j] = v;                                          \
+      return;                                                               \
+    }                                                                       \
+    for (; j + 8 <= n; j += 8) memcpy(d + j, some, sizeof some);            \
+    if (j < n) memcpy(d + n - 8, some, sizeof some);                        \
+  }
 /* The longer stride outside, so that reads stay in few cache lines. */
 #define GATHER(bits, U)                                                     \
   static void gather_##bits(void *dst, const void *src, int64_t m,          \
@@ -92,8 +104,7 @@ TURN_PLAIN(32, u32)
       } else if (cs == 2) { /* vectorised for a known stride */             \
         for (j = 0; j < n; j++) d[j] = s[2 * j];                            \
       } else if (!cs) {                                                     \
-        const mem_##U v = *s;                                               \
-        for (j = 0; j < n; j++) d[j] = v;                                   \
+        spread_##bits(d, *s, n);                                              \
       } else {                                                              \
         for (j = 0; j < n; j++) d[j] = s[j * cs];                           \
       }                                                                     \
@@ -108,6 +119,10 @@ RUN(8, b8)
 RUN(16, u16)
 RUN(32, u32)
 RUN(64, i64)
+SPREAD(8, b8)
+SPREAD(16, u16)
+SPREAD(32, u32)
+SPREAD(64, i64)
 GATHER(8, b8)
 GATHER(16, u16)
 GATHER(32, u32)
