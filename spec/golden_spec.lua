@@ -125,7 +125,7 @@ local function check(got, want, dtype, dev, tol, what, scale)
 end
 
 local files = {"elementwise", "reduce", "shape", "special", "arrange",
-               "statistics", "linalg"}
+               "statistics", "linalg", "pools"}
 local function on_cpu(f) f "cpu" end
 
 for _, file in ipairs(files) do

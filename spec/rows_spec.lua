@@ -54,6 +54,16 @@ local cases = {
                        {{4, 2, 8}}},
   AdaptiveMaxPool2d = {function() return nn.AdaptiveMaxPool2d {1, 3} end,
                        {{4, 2, 8, 8}}},
+  AdaptiveAvgPool3d = {function() return nn.AdaptiveAvgPool3d {1, 3, 2} end,
+                       {{4, 2, 4, 5, 4}}},
+  AdaptiveMaxPool3d = {function() return nn.AdaptiveMaxPool3d(2) end,
+                       {{4, 2, 4, 5, 4}}},
+  MaxUnpool1d = {function() return nn.MaxUnpool1d(2) end,
+                 {{4, 2, 3}, {4, 2, 3, int = true}}},
+  MaxUnpool2d = {function() return nn.MaxUnpool2d(2) end,
+                 {{4, 2, 3, 3}, {4, 2, 3, 3, int = true}}},
+  MaxUnpool3d = {function() return nn.MaxUnpool3d(2) end,
+                 {{4, 2, 3, 2, 2}, {4, 2, 3, 2, 2, int = true}}},
   Upsample = {function()
       return nn.Upsample {scale_factor = 2, mode = "bilinear"}
     end, {{4, 2, 3, 3}}},
@@ -83,6 +93,8 @@ local cases = {
                                                dim_feedforward = 8})
     end, {{4, 3, 4}, {4, 5, 4}}},
   CosineSimilarity = {function() return nn.CosineSimilarity() end,
+                      {{4, 3}, {4, 3}}},
+  PairwiseDistance = {function() return nn.PairwiseDistance() end,
                       {{4, 3}, {4, 3}}},
   -- The mean of no losses is NaN, their sum 0.
   MSELoss = {function() return nn.MSELoss() end, {{4, 3}, {4, 3}}},

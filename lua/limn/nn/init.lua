@@ -7,7 +7,7 @@ local nn = {Module = require "limn.nn.module",
             init = require "limn.nn.initializers"}
 for _, part in ipairs {"linear", "containers", "activation", "dropout",
                        "loss", "normalize", "norm", "embedding", "attention",
-                       "transformer", "conv", "pool", "recurrent"} do
+                       "transformer", "conv", "pool", "unpool", "recurrent"} do
   for name, v in pairs(require("limn.nn." .. part)) do nn[name] = v end
 end
 local called = core.raw "called"

@@ -20,6 +20,7 @@ local takes = {
 }
 for _, list in pairs(takes) do list[#list + 1] = "reduction" end
 takes.cosine_similarity = {"dim", "eps"}
+takes.pairwise_distance = {"p", "eps", "keepdim"}
 
 -- The options of loss `name`, and its reduction; `who` is for messages.
 local function options_of(given, name, who)
@@ -374,11 +375,21 @@ function M.cosine_similarity(x, y, options)
   return c
 end
 
+--- nn.pairwise_distance(x, y [, {p = 2, eps = 1e-6, keepdim = false}]),
+-- nn.PairwiseDistance(options): the norm p of x - y + eps along the last dim.
+function M.pairwise_distance(x, y, options)
+  local o = options_of(options, "pairwise_distance")
+  check(x, "first input", "pairwise_distance")
+  check(y, "second input", "pairwise_distance")
+  local d = (x - y + (o.eps or 1e-6)):norm(o.p or 2, -1, o.keepdim or false)
+  return d
+end
+
 -- Halves are computed in float32, and rounded once.
 for _, name in ipairs {
   "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "bce_with_logits",
   "nll_loss", "cross_entropy", "binary_cross_entropy", "kl_div",
-  "cosine_similarity",
+  "cosine_similarity", "pairwise_distance",
 } do
   local f = M[name]
   M[name] = function(x, y, options)
@@ -396,6 +407,7 @@ for name, f in pairs {
   BCELoss = "binary_cross_entropy", NLLLoss = "nll_loss",
   CrossEntropyLoss = "cross_entropy", KLDivLoss = "kl_div",
   CosineSimilarity = "cosine_similarity",
+  PairwiseDistance = "pairwise_distance",
 } do
   local Class, loss = Module:extend(name), M[f]
   function Class:init(options)

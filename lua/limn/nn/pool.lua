@@ -231,8 +231,9 @@ end
 
 local function adaptive(x, size, bin, n)
   local y = bin(wide.widen(x), size[n])
-  if n == 2 then
-    y = bin(y:transpose(-1, -2), size[1]):transpose(-1, -2)
+  for i = n - 1, 1, -1 do
+    local dim = i - n - 1
+    y = bin(y:transpose(-1, dim), size[i]):transpose(-1, dim)
   end
   y = wide.unwiden(y, x)
   return y
@@ -256,9 +257,11 @@ end
 -- width of [rows, channels, any].
 --- nn.adaptive_avg_pool2d(x, {height, width}): the same of two dims; a number
 -- stands for both.
+--- nn.adaptive_avg_pool3d(x, {depth, height, width}): the same of three.
 --- nn.adaptive_max_pool1d(x, size): the largest values of the bins.
 --- nn.adaptive_max_pool2d(x, {height, width}): the same of two dims.
-for n = 1, 2 do
+--- nn.adaptive_max_pool3d(x, {depth, height, width}): the same of three.
+for n = 1, 3 do
   for name, bin in pairs {adaptive_avg_pool = bin_mean,
                           adaptive_max_pool = bin_max} do
     local who = name .. n .. "d"
@@ -512,8 +515,10 @@ end
 
 --- nn.AdaptiveAvgPool1d(size): adaptive_avg_pool1d.
 --- nn.AdaptiveAvgPool2d {height, width}: adaptive_avg_pool2d.
+--- nn.AdaptiveAvgPool3d {depth, height, width}: adaptive_avg_pool3d.
 --- nn.AdaptiveMaxPool1d(size): adaptive_max_pool1d.
 --- nn.AdaptiveMaxPool2d {height, width}: adaptive_max_pool2d.
+--- nn.AdaptiveMaxPool3d {depth, height, width}: adaptive_max_pool3d.
 local function adaptive_layer(name, n, f)
   local Class = Module:extend(name)
   function Class:init(size)
@@ -536,7 +541,7 @@ for n = 1, 3 do
              {"stride", "padding", "ceil_mode", "count_include_pad",
               "divisor"})
 end
-for n = 1, 2 do
+for n = 1, 3 do
   adaptive_layer("AdaptiveAvgPool" .. n .. "d", n,
                  M["adaptive_avg_pool" .. n .. "d"])
   adaptive_layer("AdaptiveMaxPool" .. n .. "d", n,
