@@ -77,7 +77,8 @@ describe("An error inside a composition names what was called:", function()
   it("layers and losses, eager and while a trace records", function()
     local function x(...) return (limn.randn(...)) end
     for _, case in ipairs {
-      {"Linear: matmul: the inner sizes differ", nn.Linear(3, 2), x(4, 5)},
+      {"Linear: the input is [4, 5], where [..., 3] is needed",
+       nn.Linear(3, 2), x(4, 5)},
       {"Bilinear: matmul: shapes", nn.Bilinear(3, 2, 4), x(4, 3), x(5, 2)},
       {"PReLU: 3 slopes are for 3 channels in dim 2", nn.PReLU(3), x(4, 5)},
       {"RNNCell: the state h is [2, 5], where [2, 4] is needed",

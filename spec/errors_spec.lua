@@ -72,7 +72,20 @@ describe("Wrong shapes", function()
     end
     local net = Net()
     U.message(function() limn.trace(net, limn.ones(3, 5)) end,
-              "errors_spec.lua:%d+", "matmul", "%[3, 5%]", "%[2, 4%]",
+              "errors_spec.lua:%d+: Linear 'inner': the input is %[3, 5%], "
+              .. "where %[..., 4%] is needed", "\nhint: ")
+    local Scores = nn.Module:extend "Scores"
+    function Scores:init() self.inner = nn.Sequential(function(x)
+      local y = x:matmul(limn.ones(4, 2))
+      return y
+    end) end
+    function Scores:forward(x)
+      local y = self.inner(x)
+      return y
+    end
+    local scores = Scores()
+    U.message(function() limn.trace(scores, limn.ones(3, 5)) end,
+              "errors_spec.lua:%d+", "matmul", "%[3, 5%]", "%[4, 2%]",
               "in .*inner", "hint:")
   end)
 
@@ -446,8 +459,8 @@ describe("An index out of range in eager code", function()
   it("of a layer names its path in eager code, too", function()
     local net = limn.nn.Sequential(limn.nn.Linear(4, 5),
                                    limn.nn.Sequential(limn.nn.Linear(6, 2)))
-    local want = {"errors_spec.lua", "the inner sizes differ: 5 and 6",
-                  "%[2, 5%]", "%[2, 6%]", "\n  in 2%.1\n  hint: "}
+    local want = {"errors_spec.lua:%d+: Linear '2.1': the input is %[2, 5%], "
+                  .. "where %[..., 6%] is needed", "\n  in 2%.1\nhint: "}
     U.message(function() net(limn.ones(2, 4)) end, unpack(want))
     U.message(function()
       limn.grad(function(x) return net(x):sum() end)(limn.ones(2, 4))

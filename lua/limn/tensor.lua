@@ -13,13 +13,16 @@ local internal = {
   slice = true, update = true, full = true, full_like = true, arange = true,
   rand = true, randn = true, randint = true, eye = true, rand_bits = true,
   convert = true, fold_like = true, none = true, scatter = true,
-  layer_norm_back = true, rms_norm_back = true, batch_norm_stats = true,
-  batch_norm_sums = true, widen = true,
-  unwiden = true, expect = true, lu_parts = true, eigh_parts = true,
-  svd_parts = true, qr_parts = true, pinv = true, cholesky = true,
+  widen = true, unwiden = true, expect = true, pinv = true, cholesky = true,
   solve = true, solve_triangular = true, gelu_tanh = true, peak = true,
   cummax = true, cummin = true,
 }
+-- So are steps of others: gradients, statistics, what an op becomes.
+for name in pairs(ops) do
+  for _, ending in ipairs {"_back$", "_sums$", "_stats$", "_parts$", "_f32$"} do
+    if name:find(ending) then internal[name] = true end
+  end
+end
 
 local limn = {}
 

@@ -1,6 +1,8 @@
 -- Linear: y = x * transpose(weight) + bias, over the last dim.
 local core = require "limn.core"
+local D = require "limn.dims"
 local read_options = require "limn.options"
+local check = require "limn.nn.check"
 local Module = require "limn.nn.module"
 local init = require "limn.nn.initializers"
 
@@ -42,6 +44,13 @@ function Linear:init(n_in, n_out, options)
 end
 
 function Linear:forward(x)
+  local n = x:dim() > 0 and D.known(x:size(-1)) or nil -- records no guard
+  local want = D.known(self.weight:size(2))
+  if x:dim() == 0 or n and want and n ~= want then
+    check.misfit(self, x, ("[..., %s]"):format(want or "any"),
+      n and ("nn.Linear(%d, %s) takes %d values"):format(n,
+        D.known(self.weight:size(1)) or "n", n))
+  end
   local y = M.linear(x, self.weight, self.bias)
   return y
 end
