@@ -507,10 +507,11 @@ describe("the stand-in for CUDA #standin", function()
       product(p, p, q)]], "a product is captured without workspace")
   end)
 
-  it("catches a type that the device's products do not have", function()
-    caught([[
+  it("refuses a type that the device's products do not have", function()
+    right([[
       local p, q = alloc(128), alloc(128)
-      product(p, p, q, 14)]], "bfloat16 before sm_80")
+      print("float16", product(p, p, q, 2), "bfloat16", product(p, p, q, 14))
+      ]], "float16\t0\tbfloat16\t15")
   end)
 
   it("keeps a pool's memory from other devices until it is told", function()
