@@ -507,7 +507,8 @@ static bool locate_has_ref(const limn_graph *g, const limn_arg *a) {
   return infer_last_ref(g, a, 1) != 0;
 }
 
-/* Operands, and attributes that come from plan values. */
+/* Operands, and attributes that come from plan values; of an eager op not the
+ * positions and sizes, which stand at the user's line. */
 static void locate_args(limn_infer *I, const limn_node *nd,
                         const char *device) {
   const limn_arg *a = I->g->args + nd->args;
@@ -516,7 +517,8 @@ static void locate_args(limn_infer *I, const limn_node *nd,
   for (int i = 0; i < n && i < nd->nargs; i++) {
     bool operand = p[i].type == 'T' || p[i].type == 'S';
     if (a[i].tag == LIMN_A_NONE) continue;
-    if (!operand && (nd->op == OP_expect || !locate_has_ref(I->g, &a[i])))
+    if (!operand && (nd->op == OP_expect || !locate_has_ref(I->g, &a[i]) ||
+                     (I->g->eager && a[i].tag == LIMN_A_LIST)))
       continue;
     if (a[i].tag == LIMN_A_LIST)
       locate_list(I, p[i].name, &a[i], device);

@@ -393,8 +393,8 @@ static int shape_goes_into(limn_context *c, const limn_type *v,
     fits = r.d[i] == d || r.d[i] == 1;
   }
   if (fits) return 0;
-  limn_fail(c, LIMN_ESHAPE, "%s does not fit into %s",
-            shape_text(tv, &v->shape), shape_text(ts, s));
+  limn_fail(c, LIMN_ESHAPE, "a value of shape %s does not fit a part of "
+            "shape %s", shape_text(tv, &v->shape), shape_text(ts, s));
   return limn_hint(c, LIMN_ESHAPE, "sizes must be equal or 1, counted from the "
                    "last dim");
 }

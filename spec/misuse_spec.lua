@@ -99,6 +99,22 @@ describe("Wrong arguments", function()
     }
   end)
 
+  it("in assignments are told alike, whether memory is shared or not, without "
+     .. "the positions that stand in the line", function()
+    local words = "a value of shape %[3%] does not fit a part of shape %[2%]"
+    for _, before in ipairs {"", "local row = x[1]; "} do
+      raise {{"local x = limn.zeros(3, 2); " .. before .. "x[1] = {1, 2, 3}",
+              words}}
+    end
+    local x = limn.zeros(3, 2)
+    local row = x[1]
+    local ok, e = pcall(function() x[{{1, 2}, 5}] = 1 end)
+    assert.is_false(ok)
+    assert.is_truthy(e:find "position 5 is out of range: dim 2 has size 2", e)
+    assert.is_nil(e:find("first", 1, true), e)
+    U.shape(row, {2})
+  end)
+
   it("of functions that take functions are named", function()
     raise {
       {"limn.scope(3)", "function is wanted"}, {"limn.on 'cpu'", "function"},
