@@ -129,6 +129,8 @@ describe("Wrong arguments", function()
 
   it("of models, losses and optimizers are named", function()
     raise {
+      {"nn.Linear(2, 2):to 'float16'", "dtype", 'dtype = "float16"'},
+      {"nn.Linear(2, 2):to 'cuda:0'", "on no device"},
       {"local l = nn.cross_entropy()", "prediction"},
       {"local p = nn.Parameter(T({1}, 'int64'))", "cannot be trained"},
       {"local l = nn.Linear(1, 1):to 'cpu'", "follow"},

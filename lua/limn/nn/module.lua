@@ -251,9 +251,14 @@ function Module:eval()
 end
 
 -- Nothing to move: what others would try first gets the reason.
-function Module:to()
-  core.fail(getmetatable(self).class_name .. ": a model is on no device; its "
-            .. "parameters follow each run",
+function Module:to(where)
+  local name = getmetatable(self).class_name
+  if type(where) == "string" and where:find "^%l+%d+$" then -- "float16"
+    core.fail(name .. ": parameters keep the dtype that they were made with",
+              'give the layers {dtype = "' .. where .. '"}, or convert in '
+              .. 'forward: nn.linear(x, net.weight:to "' .. where .. '")')
+  end
+  core.fail(name .. ": a model is on no device; its parameters follow each run",
             "move the arguments: net(x:to(device))")
 end
 
