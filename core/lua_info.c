@@ -233,10 +233,19 @@ static const luaL_Reg info_methods[] = {
     {"captures", info_captures}, {"inputs", info_inputs},
     {"stats", info_stats},   {"forget", info_forget},
     {"verify", info_verify}, {NULL, NULL}};
+/* set_instead(table): hints by name for methods that tensors have not */
+static int info_set_instead(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  lua_setfield(L, LUA_REGISTRYINDEX, "limn.instead");
+  return 0;
+}
+
 static const luaL_Reg info_functions[] = {
     {"graph_cells", info_cells}, {"graph_name", info_name},
     {"graph_kept", info_kept},   {"graph_data", info_data},
     {"counters", info_counters}, {"whole", info_whole},
+    {"set_instead", info_set_instead},
     {NULL, NULL}};
 
 void limn_lua_open_info(limn_lua *st, lua_State *L) {

@@ -435,6 +435,11 @@ static int tensor_index(lua_State *L) {
   if (!strcmp(key, "shape")) return tensor_sizes(st, L);
   if (!strcmp(key, "dtype")) return tensor_dtype(st, L);
   if (!strcmp(key, "device")) return tensor_device(st, L);
+  lua_getfield(L, LUA_REGISTRYINDEX, "limn.instead"); /* instead.lua */
+  if (lua_istable(L, -1)) lua_getfield(L, -1, key);
+  if (lua_type(L, -1) == LUA_TSTRING)
+    return limn_lua_fail(st, L, lua_tostring(L, -1),
+                         "tensors have no method '%s'", key);
   limn_lua_near(st, L, key, lua_upvalueindex(2), near, sizeof near);
   return limn_lua_fail(st, L, NULL, "tensors have no method '%s'%s", key, near);
 }

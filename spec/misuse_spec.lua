@@ -115,6 +115,22 @@ describe("Wrong arguments", function()
     U.shape(row, {2})
   end)
 
+  it("of other libraries' names are answered with limn's", function()
+    raise {
+      {"return T{1}:cpu()", "no method 'cpu'\n", 'x:to "cpu"'},
+      {"return T{1}:backward()", "value_and_grad"},
+      {"return T{1}.grad", "value_and_grad"}, {"return T{1}.T", "x:t%(%)"},
+      {"return T{1}:add_(1)", "x = x:add%("},
+      {"return T{1}:nothing_()", "no method 'nothing_'"},
+      {"return T{1}:summ()", "did you mean 'sum'"},
+      {"return limn.float32", "dtypes are names"},
+      {"return limn.pi", "math.pi"}, {"return nn.pad", "it is limn.pad"},
+      {"return nn.utils", "clip_grad_norm"},
+      {"return optim.lr_scheduler", "optim.schedule"},
+      {"optim.SGD(nn.Linear(1, 1)):zero_grad()", "opt:step%(grads%)"},
+    }
+  end)
+
   it("of functions that take functions are named", function()
     raise {
       {"limn.scope(3)", "function is wanted"}, {"limn.on 'cpu'", "function"},

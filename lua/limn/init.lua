@@ -23,6 +23,7 @@ end
 limn.check = nil
 
 require "limn.shape"
+local instead = require "limn.instead"
 
 limn.linalg = require "limn.linalg"
 for _, name in ipairs {"det", "slogdet", "logdet", "inverse", "pinverse",
@@ -41,7 +42,9 @@ setmetatable(limn, {
       return part
     end
     if type(key) ~= "string" then return nil end
-    core.fail("limn has no '" .. key .. "'" .. core.near(key, t))
+    local hint = instead.limn[key]
+    core.fail("limn has no '" .. key .. "'"
+      .. (hint and "" or core.near(key, t)), hint)
   end,
 })
 

@@ -2,6 +2,7 @@
 -- (nn.cross_entropy); `nn.functional` is `nn`.
 local check = require "limn.nn.check"
 local core = require "limn.core"
+local instead = require "limn.instead"
 
 local nn = {Module = require "limn.nn.module",
             init = require "limn.nn.initializers"}
@@ -75,5 +76,8 @@ return setmetatable(nn, {__index = function(_, key)
   local names = {}
   for name in pairs(nn) do names[#names + 1] = name end
   table.sort(names)
-  core.fail("nn has no '" .. key .. "'" .. core.near(key, names))
+  local hint = instead.nn[key]
+    or core.raw "methods"[key] and ("it is limn.%s, x:%s"):format(key, key)
+  core.fail("nn has no '" .. key .. "'"
+    .. (hint and "" or core.near(key, names)), hint)
 end})

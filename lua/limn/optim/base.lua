@@ -2,6 +2,7 @@
 -- wholly in cells, so that a recorded step keeps working after `set`, after
 -- save and load, and on any device.
 local core = require "limn.core"
+local instead = require "limn.instead"
 local read_options = require "limn.options"
 local walk = require "limn.nn.walk"
 
@@ -174,8 +175,9 @@ local function class(kind, spec)
   local mt = {__index = function(_, k)
     local v = spec[k]
     if v == nil and type(k) == "string" and not absent[k] then
+      local hint = instead.optimizer[k]
       core.fail("an optimizer has no method '" .. k .. "'"
-                .. core.near(k, Optimizer))
+                .. (hint and "" or core.near(k, Optimizer)), hint)
     end
     return v
   end}

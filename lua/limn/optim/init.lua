@@ -1,5 +1,6 @@
 -- limn.optim: optimizers, schedules of their learning rate, clipping, averages.
 local core = require "limn.core"
+local instead = require "limn.instead"
 
 local optim = {schedule = require "limn.optim.schedule",
                EMA = require "limn.optim.ema",
@@ -13,5 +14,7 @@ return setmetatable(optim, {__index = function(_, key)
   local names = {}
   for name in pairs(optim) do names[#names + 1] = name end
   table.sort(names)
-  core.fail("optim has no '" .. key .. "'" .. core.near(key, names))
+  local hint = instead.optim[key]
+  core.fail("optim has no '" .. key .. "'"
+    .. (hint and "" or core.near(key, names)), hint)
 end})
