@@ -39,23 +39,28 @@ local y = limn.tensor {{0.5, -1.5, 2}, {1.25, 0.75, -0.25}}
 local whole = limn.tensor({{7, -3, 0}, {2, 5, -6}}, "int64")
 local other = limn.tensor({{2, 2, 3}, {-3, 1, 4}}, "int64")
 
-graph("unary", function(a, b)
+graph("unary", function(a, b, m)
   local out = {}
   for row in T.each "E" do
     if row.arity == 1 then
       local v = row.domain == "GE1" and a + 1 or row.domain == "REAL" and b or a
+      if row.rule == "BIT" then v = m end
       out[row.name] = ops[row.name](v)
     end
   end
   return out
-end, {x, y})
+end, {x, y, whole})
 
 graph("binary", function(a, b, m, n)
   local out = {}
   for row in T.each "E" do
-    if row.arity == 2 then
-      out[row.name] = ops[row.name](a, b:abs())
-      out[row.name .. "_number"] = ops[row.name](a, 0.5)
+    if row.name == "polygamma" then
+      out[row.name] = limn.polygamma(2, a)
+    elseif row.arity == 2 then
+      if row.rule ~= "BIT" then
+        out[row.name] = ops[row.name](a, b:abs())
+        out[row.name .. "_number"] = ops[row.name](a, 0.5)
+      end
       if row.rule ~= "FLT" and row.name ~= "pow" then
         out[row.name .. "_whole"] = ops[row.name](m, n)
       end
@@ -79,6 +84,10 @@ graph("reductions", function(a, b)
   out.argmax, out.argmin = b:argmax(2), b:argmin(1)
   out.cumsum, out.back = b:cumsum(2), b:cumsum(1, {reverse = true})
   out.cumprod = b:cumprod(1)
+  out.cummax, out.cummax_at = b:cummax(2)
+  out.cummin, out.cummin_at = b:cummin(1)
+  out.logcumsumexp = b:logcumsumexp(2)
+  out.ahead = b:logcumsumexp {dim = 1, reverse = true}
   out.softmax, out.log_softmax = b:softmax(2), b:log_softmax(1)
   return out
 end, {x, y})
@@ -159,11 +168,11 @@ graph("pools", slopes(function(a)
   return nn.max_pool2d(a, 2) + nn.max_pool2d(a, 3, {stride = 2, padding = 1})
     + nn.avg_pool2d(a, 2)
 end), {image})
-graph("inner", function(a, b)
+graph("inner", function(a)
   local v = ops.max_pool2_f32(a, 2, 2, 2, 2)
-  return {conv3 = ops.conv3(a, b, {1, 1}), pool2 = v,
+  return {pool2 = v,
     back = ops.max_pool2_f32_back(a, v, v, 2, 2, 2, 2)}
-end, {image, kernel})
+end, {image})
 
 local weight, bias = limn.tensor {1, 0.5, 2}, limn.tensor {0.1, 0, -0.1}
 graph("norms", slopes(function(a, w, b)
