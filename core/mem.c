@@ -1,10 +1,16 @@
 /* Memory: the host's allocator, counted and limited. */
 #include <stdlib.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #include "base.h"
 
 /* What malloc gives already; larger alignments need memory of their own. */
 #define MEM_ALIGN 16
+/* The system's large pages; blocks of as much ask for them. A kernel that goes
+ * through many small ones waits for the processor to look each of them up. */
+#define MEM_PAGE ((size_t)2 << 20)
 
 /* The C library's allocator in the form of limn_options.realloc. It has no
  * aligned realloc, so aligned blocks move when they are resized. */
@@ -15,9 +21,14 @@ static void *mem_default(void *p, size_t osize, size_t nsize, size_t align) {
     return NULL;
   }
   if (align <= MEM_ALIGN) return realloc(p, nsize);
+  if (nsize >= MEM_PAGE) align = LIMN_MAX(align, MEM_PAGE);
   if (nsize > PTRDIFF_MAX - align) return NULL;
   q = aligned_alloc(align, (nsize + align - 1) / align * align);
   if (!q) return NULL;
+#ifdef MADV_HUGEPAGE /* only a wish: never mind if it is not granted */
+  if (nsize >= MEM_PAGE)
+    madvise(q, nsize / MEM_PAGE * MEM_PAGE, MADV_HUGEPAGE);
+#endif
   if (p) memcpy(q, p, LIMN_MIN(osize, nsize));
   free(p);
   return q;

@@ -130,3 +130,27 @@ describe("Large blocks of a tensor that is gone", function()
                      after.allocs - before.allocs)
   end)
 end)
+
+describe("A large block", function()
+  local maps, known = io.open "/proc/self/smaps",
+    io.open "/sys/kernel/mm/transparent_hugepage/enabled"
+  if known then known:close() end
+  if maps then maps:close() end
+  if not (maps and known) or U.asan then return end -- sanitizers have their own
+
+  it("asks the system for large pages, which a small one does not", function()
+    local text = U.lua [[
+      local limn = require "limn"
+      local function asked()
+        local f = io.open "/proc/self/smaps"
+        local flags = f:read "*a"
+        f:close()
+        return flags:find "VmFlags:[^\n]* hg[ \n]" ~= nil
+      end
+      local small = limn.ones(256, 1024)
+      print(small.shape[1], asked())
+      local large = limn.ones(1024, 1024)
+      print(large.shape[1], asked())]]
+    assert.are.equal("256\tfalse\n1024\ttrue\n", text)
+  end)
+end)
