@@ -2,7 +2,7 @@
  *
  *   LIMN_OPT          passes to switch off or on, applied left to right:
  *                     "-fuse,+simplify". Names: simplify fuse inplace gemm
- *                     prepack pairs, and all. Default: all are on.
+ *                     prepack pairs winograd, and all. Default: all are on.
  *   LIMN_DUMP         letters of what to write to the log at level 'v':
  *                     g graphs as recorded, f the same as planned (expanded
  *                     and simplified), p plans with their fused steps, k

@@ -16,6 +16,7 @@ enum {
   WORK = 3000000, /* multiplications of a tile, about */
   WORK_DIRECT = 500000,
   COLUMNS = 256,  /* positions of a block, at most */
+  BLOCK = 1 << 18, /* windows of a block that are multiplied at a time */
   FEW = 64,       /* positions of a row, from which blocks stay within it */
   DEPTH = 384,    /* rows of windows that are multiplied at a time, about */
   ENOUGH = 8,     /* tiles that a step is cut into if it can be */
@@ -102,9 +103,11 @@ static int64_t conv_number(const conv_plan *k, const conv_grid *g, int64_t t) {
   return at;
 }
 
-/* Those of result channel r, in the type computed in. tmp: one window. */
-static void conv_form(const conv_plan *k, const conv_grid *g, const char *w,
-                      int64_t r, char *out, char *tmp) {
+/* Those of result channel r, in the type computed in. number: of the pass's
+ * taps. tmp: one window. */
+static void conv_form(const conv_plan *k, const conv_grid *g,
+                      const int64_t *number, const char *w, int64_t r,
+                      char *out, char *tmp) {
   bool back = k->op == OP_conv_transpose;
   int64_t group = r / k->o, o = r % k->o, size = k->wide;
   out += (g->first * k->O + r * g->taps) * k->c * size;
@@ -115,8 +118,13 @@ static void conv_form(const conv_plan *k, const conv_grid *g, const char *w,
       k->loops->load[k->type](k->dtype, from, 1, k->taps, tmp);
       from = tmp;
     }
-    for (int64_t t = 0; t < g->taps; t++, out += size)
-      memcpy(out, from + conv_number(k, g, t) * size, (size_t)size);
+    if (size == 4)
+      for (int64_t t = 0; t < g->taps; t++)
+        memcpy(out + t * 4, from + number[t] * 4, 4);
+    else
+      for (int64_t t = 0; t < g->taps; t++)
+        memcpy(out + t * 8, from + number[t] * 8, 8);
+    out += g->taps * size;
   }
 }
 
@@ -125,13 +133,16 @@ static void conv_begin(const conv_plan *k, const limn_step *s,
   limn_cpu *cpu = limn_cpu_bound(b);
   const char *w = limn_cpu_at(b, &s->in[1]);
   char *out = limn_conv_shared(k, b, s), *tmp;
+  int64_t *number;
   conv_grid g;
   conv_place at;
   int slot;
-  tmp = limn_cpu_take(cpu, &slot);
+  number = limn_cpu_take(cpu, &slot);
+  tmp = (char *)(number + k->taps);
   for (int64_t pass = 0; pass < k->passes; pass++) {
     limn_conv_pass(k, pass, &g, &at);
-    for (int64_t r = t0; r < t1; r++) conv_form(k, &g, w, r, out, tmp);
+    for (int64_t t = 0; t < g.taps; t++) number[t] = conv_number(k, &g, t);
+    for (int64_t r = t0; r < t1; r++) conv_form(k, &g, number, w, r, out, tmp);
   }
   limn_cpu_give(cpu, slot);
 }
@@ -352,10 +363,11 @@ void limn_conv_product_prepare(conv_plan *k, const limn_step *s) {
   conv_cut(k);
   conv_cut_rows(k);
   if (k->passes == 1) columns = k->per;
-  k->columns = LIMN_MIN(conv_parts(columns, k->gemm->lanes) * k->gemm->lanes,
-                        COLUMNS);
   parts = conv_parts(k->c * k->taps, DEPTH);
   k->channels = conv_parts(k->c, parts);
+  columns = LIMN_MIN(columns, BLOCK / (k->channels * k->taps));
+  columns = conv_parts(columns, k->gemm->lanes) * k->gemm->lanes;
+  k->columns = LIMN_MIN(columns, COLUMNS);
   k->run = conv_run_tiles;
   k->tiles *= k->mparts;
   if (!k->own || k->op == OP_conv_transpose) {
@@ -370,7 +382,7 @@ void limn_conv_product_prepare(conv_plan *k, const limn_step *s) {
     k->scratch += (size_t)k->gemm->scratch_size(
                       k->own ? k->c : k->channels * k->taps, k->columns) *
                   sizeof(float);
-  k->scratch = LIMN_MAX(k->scratch, (size_t)(k->taps * k->wide));
+  k->scratch = LIMN_MAX(k->scratch, (size_t)(k->taps * (8 + k->wide)));
   k->scratch = LIMN_MAX(k->scratch, limn_conv_direct_scratch(k));
   k->cost_ns = work / (k->type == CPU_F32 ? 40 : k->type == CPU_F64 ? 20 : 0.5);
 }

@@ -9,6 +9,7 @@
 
 enum {
   COLUMNS = 256,      /* positions of a block, at most */
+  BLOCK = 1 << 18,    /* windows of a block, about */
   FEW = 64,           /* positions of a row, from which blocks stay within it */
   ROWS = 288,         /* rows of windows of a tile, about */
   PARTS = 16,         /* at most */
@@ -218,7 +219,8 @@ static void weights_cut(conv_plan *k) {
     return;
   }
   k->cross = k->P < FEW && k->N > 1;
-  k->columns = COLUMNS;
+  k->columns = LIMN_MAX(LIMN_MIN(BLOCK / k->taps, COLUMNS), k->gemm->lanes);
+  k->columns = k->columns / k->gemm->lanes * k->gemm->lanes;
   k->channels = LIMN_MIN(LIMN_MAX(ROWS / k->taps, 1), k->c);
   k->chunks = (k->c + k->channels - 1) / k->channels;
   k->channels = (k->c + k->chunks - 1) / k->chunks;
