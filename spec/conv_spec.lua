@@ -372,7 +372,7 @@ describe("Pools", function()
       end
     end)
     U.message(function()
-      limn.max_pool2_f32(limn.ones {2, 2, dtype = "int8"}, 2, 2, 2, 2)
+      limn.core.ops.max_pool2_f32(limn.ones {2, 2, dtype = "int8"}, 2, 2, 2, 2)
     end, "float32", "int8")
   end)
 
