@@ -201,6 +201,24 @@ describe("Wrong arguments", function()
     }
   end)
 
+  it("of functions of layers are named", function()
+    raise {
+      {"nn.embedding(limn.ones({2}, {dtype = 'int64'}), limn.ones(3))",
+       "embedding: the weight is %[3%]"},
+      {"nn.bilinear(limn.ones(2, 3), limn.ones(2, 3), limn.ones(5))",
+       "bilinear: the weight is %[5%]"},
+      {"local q = limn.ones(2, 3, 4) nn.scaled_dot_product_attention(q, q, q, "
+       .. "{mask = true})", "attention: the mask must be a tensor"},
+      {"nn.lstm(limn.ones(3, 2, 3), {weight_ih = limn.ones(16, 3), "
+       .. "weight_hh = limn.ones(16, 5)})", "lstm: weight_ih is %[16, 3%] and "
+       .. "weight_hh %[16, 5%], where %[4 %* width, in%]"},
+      {"nn.gru(limn.ones(3, 2, 3), {weight_ih = limn.ones(16, 3), "
+       .. "weight_hh = limn.ones(16, 4)})", "gru: weight_ih"},
+      {"nn.max_unpool2d(limn.ones(1, 1, 2, 2), limn.ones(1, 1, 2, 2), 2)",
+       "max_unpool2d: places are whole numbers"},
+    }
+  end)
+
   it("of gradient clipping are named", function()
     raise {
       {"optim.clip_grad_norm(nn.Linear(2, 2), 1)", "got a module",

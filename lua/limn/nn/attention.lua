@@ -70,6 +70,7 @@ function M.scaled_dot_product_attention(q, k, v, options)
   check.fits(who, q, 2, 8, nil, nil, "[..., queries, width]")
   check.fits(who, k, 2, 8, nil, nil, "[..., keys, width] as the keys")
   check.fits(who, v, 2, 8, nil, nil, "[..., keys, any] as the values")
+  if o.mask ~= nil then check.tensor(o.mask, who, "mask") end
   local drop
   if o.dropout and o.dropout > 0 then
     drop = function(w)

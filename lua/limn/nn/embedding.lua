@@ -17,6 +17,10 @@ function M.embedding(index, weight, options)
   local o = read_options(options, {"padding_idx"}, "embedding")
   check.tensor(index, "embedding", "index")
   check.tensor(weight, "embedding", "weight")
+  if weight:dim() ~= 2 then
+    core.fail(("embedding: the weight is %s, where [count, width] is needed")
+      :format(check.shape(weight)))
+  end
   local y = limn.index_select(weight, 1, index)
   if o.padding_idx ~= nil then
     local pad = index:eq(o.padding_idx):unsqueeze(-1)
@@ -62,6 +66,11 @@ M.Embedding = Embedding
 function M.bilinear(x, y, weight, bias)
   check.tensor(x, "bilinear", "first input")
   check.tensor(y, "bilinear", "second input")
+  check.tensor(weight, "bilinear", "weight")
+  if weight:dim() ~= 3 then
+    core.fail(("bilinear: the weight is %s, where [out, n1, n2] is needed")
+      :format(check.shape(weight)))
+  end
   local out, n1, n2 = weight:size(1), weight:size(2), weight:size(3)
   local w = check.near(weight, x):permute {2, 1, 3}:reshape {n1, -1}
   local z = limn.matmul(x, w)

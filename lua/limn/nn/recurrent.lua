@@ -174,6 +174,12 @@ local function run(kind, x, state, p, reverse)
   return steps(kind, state, gates, w, reverse)
 end
 
+-- A size as a number: in a trace the example's, which guards nothing.
+local function known(n)
+  if type(n) == "number" then return n end
+  return core.hint(n)
+end
+
 -- -- Functions ---------------------------------------------------------------
 
 local function list(state, kind)
@@ -207,6 +213,29 @@ local function read_state(who, kind, state, rank, want)
   return s
 end
 
+-- The weights belong together: [gates * width, in] and [gates * width, out].
+local function fit_weights(name, kind, o)
+  for _, key in ipairs {"weight_ih", "weight_hh"} do
+    check.tensor(o[key], name, key)
+    if o[key]:dim() ~= 2 then
+      core.fail(("%s: %s is %s, where a matrix is needed"):format(name, key,
+        check.shape(o[key])))
+    end
+  end
+  local gates, rows = kinds[kind].gates, known(o.weight_ih:size(1))
+  local height, out = known(o.weight_hh:size(1)), known(o.weight_hh:size(2))
+  local hr = o.weight_hr
+  local width = hr and known(hr:size(1)) or height and height / gates
+  if rows and height and out and width
+    and (rows ~= height or height % gates ~= 0 or out ~= width) then
+    core.fail(("%s: weight_ih is %s and weight_hh %s, where [%s, in] and "
+      .. "[%s, %s] are needed"):format(name, check.shape(o.weight_ih),
+      check.shape(o.weight_hh), gates == 1 and "width" or gates .. " * width",
+      gates == 1 and "width" or gates .. " * width",
+      hr and width or "width"))
+  end
+end
+
 --- nn.lstm(x, {weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, state,
 -- reverse = false}): the results and the last state of one layer in one
 -- direction. x is [steps, rows, in], weight_ih [4 * width, in], weight_hh
@@ -222,9 +251,7 @@ local function functional(name, kind_of)
       "bias_hh", "weight_hr", "state", "reverse", "nonlinearity"}, name)
     local kind = kind_of(o, name)
     check.fits(name, x, 3, 3, nil, nil, "[steps, rows, in]")
-    for _, key in ipairs {"weight_ih", "weight_hh"} do
-      check.tensor(o[key], name, key)
-    end
+    fit_weights(name, kind, o)
     if (o.bias_ih == nil) ~= (o.bias_hh == nil) then
       core.fail(name .. ": bias_ih and bias_hh come together")
     end
@@ -370,12 +397,6 @@ local function gather(self, last, single)
     if single then state[i] = state[i]:squeeze(2) end
   end
   return unlist(state, self.kind)
-end
-
--- A size as a number: in a trace the example's, which guards nothing.
-local function known(n)
-  if type(n) == "number" then return n end
-  return core.hint(n)
 end
 
 -- The states have `size` (false: not known), then want[i]; the rows stand in
