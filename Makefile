@@ -134,18 +134,19 @@ isa = $(if $(findstring _avx512,$<),-march=x86-64-v4,\
 
 # -- C programs: examples, and what specs and the benchmark need --
 program = $(q)$(cc) $(core_flags) -o $@ $< $(B)/liblimn.a $(libs)
-$(B)/alloc: spec/support/alloc.c $(lib_o) # which looks inside
+inside = $(q)$(cc) $(core_flags) -o $@ $< $(lib_o) $(libs)# not limn.h alone
+$(B)/alloc: spec/support/alloc.c $(lib_o)
 	$(say) CC $<
-	$(q)$(cc) $(core_flags) -o $@ $< $(lib_o) $(libs)
+	$(inside)
 $(B)/host: examples/host.c $(B)/liblimn.a
 	$(say) CC $<
 	$(program)
 $(B)/%: spec/support/%.c $(B)/liblimn.a
 	$(say) CC $<
 	$(program)
-$(B)/%: bench/%.c bench/bench.h $(B)/liblimn.a
+$(B)/%: bench/%.c bench/bench.h $(lib_o)
 	$(say) CC $<
-	$(program) -O3 -march=native -fno-math-errno -fopenmp-simd
+	$(inside) -O3 -march=native -fno-math-errno -fopenmp-simd
 # What stands in for CUDA's libraries on a machine without a GPU.
 standin := $(B)/cuda_standin/libcuda.so.1
 standin_h := $(wildcard spec/support/cuda_standin/*.h) core/cuda_api.h
