@@ -224,6 +224,14 @@ int limn_lua_results(limn_graph *g, lua_State *L, int base);
 /* Apply g's ops to one value per input; pushes the results. */
 int limn_lua_inline(limn_lua *st, lua_State *L, limn_graph *g,
                     const limn_value *in);
+/* Node n of g, which has regions, on a tape: of its operands' values, per node
+ * in of[], its results come into the table at `keep`, as a list at n. */
+void limn_lua_replay(limn_lua *st, lua_State *L, limn_graph *g, limn_value *of,
+                     limn_value *pool, int keep, limn_device *dev, limn_ref n);
+/* Whether an op with these arguments has no tensor to follow. */
+bool limn_lua_places(const limn_value *a, int n);
+/* Push one of the results that limn_lua_replay keeps. */
+void limn_lua_picked(lua_State *L, int keep, limn_ref n, int64_t index);
 /* Release what a handle holds; it is FREED afterwards if `freed`. */
 void limn_lua_drop(limn_lua *st, limn_handle *h, bool freed);
 

@@ -145,6 +145,31 @@ static void grad_scan(limn_lua *st, lua_State *L, limn_graph *g,
   lua_pop(L, 2);
 }
 
+/* What the gradient's nodes are made of, on the copy. */
+typedef struct {
+  limn_lua *st;
+  lua_State *L;
+  limn_graph *g;
+  limn_value *of, *pool;
+} grad_nodes;
+
+static void grad_operand(limn_ref r, void *user) {
+  grad_nodes *k = user;
+  uint32_t np = 0;
+  k->of[r - 1] = grad_value(k->st, k->L, k->g, k->of, limn_aref(r), k->pool,
+                            &np);
+}
+
+/* Another node with regions: from a function of limn.custom. */
+static void grad_replay(grad_nodes *k, int keep, limn_device *dev,
+                        limn_ref r) {
+  limn_context *c = k->st->c;
+  uint64_t draws = c->draws;
+  limn_node_refs(k->g, r, grad_operand, k);
+  limn_lua_replay(k->st, k->L, k->g, k->of, k->pool, keep, dev, r);
+  c->draws = draws;
+}
+
 static int grad_nested(limn_lua *st, lua_State *L, limn_ref start,
                        limn_ref loss, const limn_ref *wrt, int n,
                        limn_arg *out) {
@@ -152,6 +177,9 @@ static int grad_nested(limn_lua *st, lua_State *L, limn_ref start,
   limn_graph *g;
   limn_value *of, *pool;
   uint32_t before = t->g->nnode;
+  limn_device *dev = loss <= t->nvalue && t->value[loss - 1]
+                         ? t->value[loss - 1]->st->dev
+                         : limn_device_cpu(st->c);
   grad_copy *u = lua_newuserdata(L, sizeof *u);
   int keep, lists;
   u->g = NULL;
@@ -175,6 +203,18 @@ static int grad_nested(limn_lua *st, lua_State *L, limn_ref start,
     uint32_t np = 0;
     limn_handle *h;
     int rc;
+    if (nd->op != OP_scan && limn_op_body(nd->op) >= 0) {
+      grad_nodes nodes = {st, L, g, of, pool};
+      grad_replay(&nodes, keep, dev, r);
+      continue;
+    }
+    if (nd->op == OP_pick && !of[limn_node_args(g, r)[0].u.ref - 1].list) {
+      const limn_arg *pick = limn_node_args(g, r);
+      limn_lua_picked(L, keep, pick[0].u.ref, pick[1].u.i);
+      limn_lua_value(st, L, -1, &of[r - 1]);
+      lua_pop(L, 1);
+      continue;
+    }
     for (int k = 0; k < nd->nargs; k++)
       a[k] = grad_value(st, L, g, of, limn_node_args(g, r)[k], pool, &np);
     if (nd->op == OP_scan) {
@@ -186,7 +226,8 @@ static int grad_nested(limn_lua *st, lua_State *L, limn_ref start,
       continue;
     }
     h = limn_lua_new_tensor(st, L);
-    rc = limn_apply(st->c, nd->op, a, nd->nargs, NULL, &of[r - 1]);
+    rc = limn_apply(st->c, nd->op, a, nd->nargs,
+                    limn_lua_places(a, nd->nargs) ? dev : NULL, &of[r - 1]);
     if (rc >= 0 && of[r - 1].tag == LIMN_X_TENSOR) h->t = of[r - 1].t;
     lua_rawseti(L, keep, (int)r);
     limn_lua_check(st, L, rc);

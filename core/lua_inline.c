@@ -188,6 +188,18 @@ static void inline_replay(inline_state *r, lua_State *L, limn_ref n) {
   lua_pop(L, 1);
 }
 
+void limn_lua_replay(limn_lua *st, lua_State *L, limn_graph *g, limn_value *of,
+                     limn_value *pool, int keep, limn_device *dev, limn_ref n) {
+  inline_state r = {st, g, of, pool, 0, keep, dev};
+  inline_replay(&r, L, n);
+}
+
+void limn_lua_picked(lua_State *L, int keep, limn_ref n, int64_t index) {
+  lua_rawgeti(L, keep, (int)n);
+  lua_rawgeti(L, -1, (int)index);
+  lua_remove(L, -2); /* the list keeps it */
+}
+
 /* A scan on a tape as one node, whose body gives what its gradient needs, too.
  * False where its steps have to be recorded: a loop in it has no gradient
  * otherwise, or a branch draws. */
@@ -228,10 +240,9 @@ static bool inline_scan(inline_state *r, lua_State *L, limn_ref n) {
 
 static void inline_picked(inline_state *r, lua_State *L, limn_ref n) {
   const limn_arg *a = limn_node_args(r->g, n);
-  lua_rawgeti(L, r->keep, (int)a[0].u.ref);
-  lua_rawgeti(L, -1, (int)a[1].u.i);
+  limn_lua_picked(L, r->keep, a[0].u.ref, a[1].u.i);
   limn_lua_value(r->st, L, -1, &r->of[n - 1]);
-  lua_pop(L, 2); /* the list keeps it */
+  lua_pop(L, 1);
 }
 
 static bool inline_holds(const limn_value *v) {
@@ -239,8 +250,7 @@ static bool inline_holds(const limn_value *v) {
   return v->tag >= LIMN_X_TENSOR && v->tag != LIMN_X_CELL;
 }
 
-/* Whether an op with these arguments has no tensor to follow. */
-static bool inline_places(const limn_value *a, int n) {
+bool limn_lua_places(const limn_value *a, int n) {
   for (int i = 0; i < n; i++)
     if (inline_holds(&a[i])) return false;
   return true;
@@ -289,7 +299,7 @@ static void inline_node(inline_state *r, lua_State *L, limn_ref n,
   if (limn_op_random(nd->op)) memset(&a[nd->nargs - 1], 0, sizeof *a);
   limn_handle *h = limn_lua_new_tensor(r->st, L);
   int rc = limn_apply(r->st->c, nd->op, a, nd->nargs,
-                      inline_places(a, nd->nargs) ? r->dev : NULL, out);
+                      limn_lua_places(a, nd->nargs) ? r->dev : NULL, out);
   if (rc >= 0 && out->tag == LIMN_X_TENSOR) h->t = out->t;
   lua_rawseti(L, r->keep, (int)n);
   limn_lua_check(r->st, L, rc);

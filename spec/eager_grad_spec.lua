@@ -73,4 +73,33 @@ describe("A gradient", function()
       assert.are.equal(next_number(g), next_number(second))
     end
   end)
+
+  it("of a gradient goes through functions of limn.custom and control flow in "
+     .. "the gradient of limn.custom", function()
+    local cube = limn.custom(function(v) return v * v * v end,
+                             function(g, _, v) return g * v * v * 3 end)
+    local inside = {
+      function(g, v) return g * cube(v) end,
+      function(g, v)
+        return (limn.cond(v:sum():gt(0), function() return g * v * v * v end,
+                          function() return g end))
+      end,
+      function(g, v)
+        local y = limn.scan(function(c, r) return c * r end, g,
+                            limn.stack({v, v, v}))
+        return y
+      end,
+      function(g, v)
+        return (limn.while_at_most(3, function() return g:sum():gt(-9) end,
+                                   function(c) return c * v end, g))
+      end,
+    }
+    for _, vjp in ipairs(inside) do
+      local f = limn.custom(function(v) return v:detach() end,
+                            function(g, _, v) return vjp(g, v) end)
+      both(limn.grad(function(x)
+        return (limn.grad(function(v) return f(v):sum() end)(x)):sum()
+      end), limn.tensor {1, 2}, {3, 12})
+    end
+  end)
 end)
