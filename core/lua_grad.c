@@ -82,6 +82,21 @@ static int grad_copy_gc(lua_State *L) {
   return 0;
 }
 
+/* A cell that holds what the tape read follows the run's device. */
+static bool grad_cell(const limn_trace *t, const limn_graph *g, limn_ref r,
+                      limn_value *out) {
+  const limn_node *n = limn_graph_node(g, r);
+  limn_cell *cell;
+  limn_tensor *now;
+  if (n->op != OP_cell) return false;
+  cell = g->cell[g->args[n->args].u.i].cell;
+  if (limn_cell_get(cell, NULL, &now) < 0 || now != t->value[r - 1])
+    return false;
+  memset(out, 0, sizeof *out);
+  out->tag = LIMN_X_CELL, out->cell = cell;
+  return true;
+}
+
 static limn_value grad_value(limn_lua *st, lua_State *L, limn_graph *g,
                              limn_value *of, limn_arg a, limn_value *pool,
                              uint32_t *npool) {
@@ -92,6 +107,7 @@ static limn_value grad_value(limn_lua *st, lua_State *L, limn_graph *g,
     case LIMN_A_REF:
       if (of[a.u.ref - 1].tag) return of[a.u.ref - 1];
       if (a.u.ref <= t->nvalue && t->value[a.u.ref - 1]) {
+        if (grad_cell(t, g, a.u.ref, &v)) return v;
         v.tag = LIMN_X_TENSOR, v.t = t->value[a.u.ref - 1];
         return v;
       }

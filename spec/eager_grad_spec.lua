@@ -102,4 +102,17 @@ describe("A gradient", function()
       end), limn.tensor {1, 2}, {3, 12})
     end
   end)
+
+  it("of a gradient by parameters is taken where the arguments are", function()
+    local w = limn.nn.Parameter(limn.tensor {1, 2})
+    both(function(x)
+      local _, slope = limn.value_and_grad(function()
+        local _, d = limn.value_and_grad(function()
+          return (x * w * w * w):sum()
+        end, w)()
+        return (d * d):sum()
+      end, w)()
+      return slope
+    end, limn.tensor {0.5, 0.25}, {36 * 0.25, 36 * 0.0625 * 8})
+  end)
 end)
