@@ -115,4 +115,17 @@ describe("A gradient", function()
       return slope
     end, limn.tensor {0.5, 0.25}, {36 * 0.25, 36 * 0.0625 * 8})
   end)
+
+  it("that is zero because nothing is reached is where the others are",
+     function()
+    local w = limn.nn.Parameter(limn.ones(2))
+    local v = limn.nn.Parameter(limn.ones(3))
+    U.each_device(function(dev)
+      local _, grads = limn.value_and_grad(function(x) return (x * w):sum() end,
+        {w, v}, {unused = "zeros"})(limn.ones(2, dev))
+      for i = 1, 2 do assert.are.equal(dev, tostring(grads[i].device)) end
+      U.equal(grads[2], {0, 0, 0})
+      assert(limn.optim.clip_grad_norm(grads, 1))
+    end)
+  end)
 end)

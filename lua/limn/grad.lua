@@ -80,6 +80,17 @@ local function check_loss(loss)
   end
 end
 
+-- A gradient of zeros; a cell's is where the loss is, as others are.
+local function zeros_like(x, loss)
+  local y
+  if core.type(x) == "cell" and not core.tracing() then
+    y = core.full(x.shape, 0, {dtype = x.dtype, device = loss.device})
+  else
+    y = ops.full_like(x, 0)
+  end
+  return y
+end
+
 -- unused: "zeros", or the number of choices that eager code had made before f.
 -- What a branch reaches that was not taken has a gradient in a trace: zeros.
 local function finish(loss, refs, start, nested, flat, names, unused)
@@ -98,7 +109,7 @@ local function finish(loss, refs, start, nested, flat, names, unused)
         fail(("the loss does not depend on %s"):format(names[i]),
           'leave it out, or pass {unused = "zeros"}')
       end
-      grads[i] = ops.full_like(flat[i], 0)
+      grads[i] = zeros_like(flat[i], loss)
     end
   end
   return grads
