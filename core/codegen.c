@@ -502,11 +502,14 @@ static void cg_reduce_value(cg *g) {
 static void cg_reduce_loop(cg *g, const limn_operand *const *v) {
   const char *I = g->wide ? "i64" : "int";
   int j, n = g->s->nin;
+  bool loads = false;
+  for (j = 0; j < n; j++) loads = loads || limn_codegen_loads(g->s, j);
   limn_gpu_collapse(&g->d, v, n, 0, g->s->nkeep);
   cg_pad(&g->d);
   limn_str_add(g->o, "if (o < nout) {\n");
-  cg_coordinates(g, "o", 'c');
-  for (j = 0; j < n; j++) cg_reduce_base(g, j);
+  if (loads) cg_coordinates(g, "o", 'c');
+  for (j = 0; j < n; j++)
+    if (limn_codegen_loads(g->s, j)) cg_reduce_base(g, j);
   limn_gpu_collapse(&g->d, v, n, g->s->nkeep, v[0]->v.ndim);
   cg_pad(&g->d);
   limn_str_addf(g->o,
@@ -515,10 +518,11 @@ static void cg_reduce_loop(cg *g, const limn_operand *const *v) {
                 "%s end = r1 - r > (%s)(128 * lanes) ? r + (%s)(128 * lanes) : "
                 "r1;\nfor (; r < end; r += (%s)lanes) {\n",
                 I, I, I, I, I, I);
-  cg_coordinates(g, "r", 'q');
+  if (loads) cg_coordinates(g, "r", 'q');
   if (cg_generates(g->s))
     limn_str_add(g->o, "u64 i = (u64)o * (u64)nred + (u64)r;\n");
   for (j = 0; j < n; j++) {
+    if (!limn_codegen_loads(g->s, j)) continue;
     limn_str_addf(g->o, "%s x%d = b%d", I, j, j);
     cg_strides(g, j, 'q');
     limn_str_add(g->o, ";\n");

@@ -43,6 +43,15 @@ bool limn_codegen_f64(const limn_step *s) {
   return false;
 }
 
+bool limn_codegen_loads(const limn_step *s, int j) {
+  int k;
+  if (!s->group) return j == 0;
+  for (k = 0; k < s->group->ncode; k++)
+    if (s->group->code[k].op == LIMN_I_LOAD && s->group->code[k].arg == j)
+      return true;
+  return false;
+}
+
 int limn_codegen_acc(const limn_step *s) {
   return limn_dtype_compute(s->out[0].dtype);
 }

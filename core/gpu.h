@@ -234,6 +234,8 @@ int limn_codegen_acc(const limn_step *s);
 int limn_codegen_fixed(limn_context *c, const limn_step *s, int local,
                        bool solo, const char *name, int nums, limn_str *out);
 bool limn_codegen_f64(const limn_step *s); /* whether it needs float64 */
+/* Whether the step reads input j: it may have one for its shape alone. */
+bool limn_codegen_loads(const limn_step *s, int j);
 /* gpu_conv.c: whether a CONV step's kernel has to count in 64 bits. */
 bool limn_gpu_conv_wide(const limn_step *s);
 /* Whether add_atomic exists for a dtype. */

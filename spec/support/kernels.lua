@@ -113,6 +113,9 @@ local function generators(dtype)
   limn.randint(1, 6, {7}, o)
   limn.rand_bits({7}, {device = device})
   if not floats[dtype] then return end
+  limn.trace(function(x) -- reads nothing
+    return (-limn.full_like(x, 2, {dtype = "float64"})):sum()
+  end, make({4}, dtype))(make({9}, dtype))
   limn.rand({7}, o)
   limn.randn({7}, o)
   limn.trace(function(x) return (limn.rand_like(x) * x):sum() end,
