@@ -72,6 +72,19 @@ describe("The prompt", function()
     assert.is_truthy(out:find 'limn.help "conv2d"', out)
   end)
 
+  it("finds limn where it was installed, wherever that is", function()
+    local dir = os.tmpname()
+    os.remove(dir)
+    local text, ok = U.run(([[
+      D=%s; B=$(cd %s && pwd); mkdir -p $D/bin $D/share/lua/5.1 $D/lib/lua/5.1
+      cp bin/limn $D/bin && cp -r lua/limn $D/share/lua/5.1 &&
+      ln -s $B/limn $D/lib/lua/5.1/limn && cd / && unset LUA_PATH LUA_CPATH &&
+      luajit $D/bin/limn -e 'print(limn.ones(1))'; rm -r $D]]):format(dir,
+      U.build))
+    assert.is_true(ok, text)
+    assert.are.equal("[1.0]\nfloat32 [1] on cpu\n", text)
+  end)
+
   it("is told by limn -h; limn -v tells the version, limn -e runs code",
      function()
     local function limn_with(arguments)
