@@ -57,8 +57,10 @@ end
 --- x:gelu([{approximate = "none"}]): x times the normal distribution function;
 -- approximate = "tanh": by a formula with tanh instead, as GPT-2 has it.
 function methods.gelu(x, ...)
-  local a = D.args("gelu", {"approximate"}, ...)
-  local how = a.approximate or "none"
+  local how = "none" -- most often nothing is said: no table of arguments
+  if select("#", ...) > 0 then
+    how = D.args("gelu", {"approximate"}, ...).approximate or how
+  end
   if how ~= "none" and how ~= "tanh" then
     core.fail(("gelu: approximate is 'none' or 'tanh', not '%s'"):format(
       tostring(how)))
