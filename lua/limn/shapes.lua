@@ -218,8 +218,8 @@ triangle "tril"
 -- upper one.
 triangle "triu"
 
-for _, name in ipairs {"movedim", "unflatten", "rot90", "repeat_interleave",
-  "kron"} do
+for _, name in ipairs {"movedim", "unflatten", "unfold", "rot90",
+  "repeat_interleave", "kron"} do
   M[name] = methods[name]
 end
 
