@@ -142,10 +142,14 @@ struct conv_plan {
   int64_t taps, passes;
   int64_t *table; /* of the dims, one after the other */
   size_t ntable;
-  /* Tiles: see the files. */
-  int64_t units, per, tiles, blocks, mparts, mb, columns, channels;
-  int64_t parts, chunks, groups; /* groups: of a tile */
-  bool cross; /* blocks go on from row to row */
+  /* A tile is `per` of `units` positions (of several passes: rows of dim 1) of
+   * one row or, if they `cross`, of all, in `blocks` ranges, times one of
+   * mparts ranges of mb results of `groups` groups. It takes `columns`
+   * positions and `channels` channels at a time. Of conv_weights it is one of
+   * `parts` of all positions times one of `chunks` of channels or groups. */
+  int64_t tiles, units, per, blocks, mparts, mb, groups, columns, channels;
+  int64_t parts, chunks;
+  bool cross;
   /* Weights in another form: made before the tiles, of `shared` bytes; of
    * conv_weights the sums of the parts. */
   size_t shared, scratch;

@@ -13,15 +13,15 @@
 #endif
 
 enum {
-  WORK = 3000000, /* multiplications of a tile, about */
-  WORK_DIRECT = 500000,
-  COLUMNS = 256,  /* positions of a block, at most */
-  BLOCK = 1 << 18, /* windows of a block that are multiplied at a time */
-  FEW = 64,       /* positions of a row, from which blocks stay within it */
-  DEPTH = 384,    /* rows of windows that are multiplied at a time, about */
-  ENOUGH = 8,     /* tiles that a step is cut into if it can be */
-  GROUPS = 256,   /* of a tile, at most, if they are computed directly */
-  ROWS = 32       /* result channels of a tile, at least, if it is cut */
+  WORK = 3000000,       /* multiplications of a tile, about */
+  WORK_DIRECT = 500000, /* the same where there is no product */
+  COLUMNS = 256,        /* positions of a block, at most */
+  DEPTH = 384,          /* rows of windows multiplied at a time, about */
+  BLOCK = 1 << 18,      /* elements of windows, to which blocks keep */
+  FEW = 64,             /* positions from which blocks stay within a row */
+  ENOUGH = 8,           /* tiles that a step is cut into if it can be */
+  GROUPS = 256,         /* of a tile, at most, where there is no product */
+  ROWS = 32             /* result channels of a tile, at least, if it is cut */
 };
 
 static int64_t conv_parts(int64_t n, int64_t each) {

@@ -8,17 +8,17 @@
 #include "cpu_conv.h"
 
 enum {
-  COLUMNS = 256,      /* positions of a block, at most */
-  BLOCK = 1 << 18,    /* windows of a block, about */
-  FEW = 64,           /* positions of a row, from which blocks stay within it */
-  ROWS = 288,         /* rows of windows of a tile, about */
-  PARTS = 16,         /* at most */
-  SUMS = 1 << 20,     /* of all parts, at most, if there are several */
-  WORK = 3000000,     /* multiplications of a tile, at least, to be cut */
-  WORK_DIRECT = 500000,
-  GROUPS = 64,        /* of a tile that is computed directly, at most */
-  SUM = 8,            /* rows of sums that are added up at a time */
-  SOME = 64           /* and columns */
+  COLUMNS = 256,        /* positions of a block, at most */
+  BLOCK = 1 << 18,      /* elements of a channel's windows, to which it keeps */
+  FEW = 64,             /* positions from which blocks stay within a row */
+  ROWS = 288,           /* rows of windows of a tile, about */
+  PARTS = 16,           /* at most */
+  SUMS = 1 << 20,       /* of all parts, at most, if there are several */
+  WORK = 3000000,       /* multiplications of a tile, at least, to be cut */
+  WORK_DIRECT = 500000, /* the same where there is no product */
+  GROUPS = 64,          /* of a tile, at most, where there is no product */
+  SUM = 8,              /* rows of sums that are added up at a time */
+  SOME = 64             /* and columns */
 };
 
 typedef struct {
