@@ -224,8 +224,9 @@ static int grad_nested(limn_lua *st, lua_State *L, limn_ref start,
       grad_replay(&nodes, keep, dev, r);
       continue;
     }
-    if (nd->op == OP_pick && !of[limn_node_args(g, r)[0].u.ref - 1].list) {
-      const limn_arg *pick = limn_node_args(g, r);
+    const limn_arg *pick = limn_node_args(g, r);
+    if (nd->op == OP_pick && pick[0].u.ref > before &&
+        !of[pick[0].u.ref - 1].list) { /* of one that was replayed */
       limn_lua_picked(L, keep, pick[0].u.ref, pick[1].u.i);
       limn_lua_value(st, L, -1, &of[r - 1]);
       lua_pop(L, 1);
