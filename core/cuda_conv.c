@@ -184,7 +184,7 @@ static void dnn_free(cuda_dev *d, dnn_plan *p) {
   limn_free(d->gpu.c, p, sizeof *p);
 }
 
-static void dnn_end(limn_gpu *g, limn_gpu_call *call) {
+static void dnn_end(limn_gpu *g, const limn_gpu_call *call) {
   cuda_dev *d = cuda_of(g);
   if (cuda_enter(d) == 0) {
     dnn_free(d, call->plan);

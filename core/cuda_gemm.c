@@ -157,7 +157,7 @@ static void lt_free(cuda_dev *d, lt_plan *p) {
   limn_free(d->gpu.c, p, sizeof *p);
 }
 
-static void lt_end(limn_gpu *g, limn_gpu_call *call) {
+static void lt_end(limn_gpu *g, const limn_gpu_call *call) {
   cuda_dev *d = cuda_of(g);
   if (cuda_enter(d) == 0) {
     lt_free(d, call->plan);

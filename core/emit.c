@@ -144,9 +144,8 @@ int emit_imm_const(emitter *e, double f, int64_t i, uint16_t *out) {
   return emit_imm_push(e, src, out);
 }
 
-int emit_imm(emitter *e, limn_arg a, int dtype, uint16_t *out) {
+int emit_imm(emitter *e, limn_arg a, uint16_t *out) {
   limn_imm_source src;
-  (void)dtype;
   memset(&src, 0, sizeof src);
   switch (a.tag) {
     case LIMN_A_INT: case LIMN_A_BOOL:
@@ -204,7 +203,7 @@ static int emit_fill(emitter *e, limn_arg number, const limn_operand *to,
   limn_instr *code;
   uint16_t imm;
   if (limn_numel(to->v.ndim, to->v.d) == 0) return 0;
-  LIMN_TRY(emit_imm(e, number, to->dtype, &imm));
+  LIMN_TRY(emit_imm(e, number, &imm));
   LIMN_TRY(emit_step(e, LIMN_STEP_GROUP, 0, 0, 1, r, &s));
   s->group = limn_arena_alloc(e->a, sizeof *s->group);
   code = limn_arena_alloc(e->a, 2 * sizeof *code);
@@ -321,13 +320,11 @@ static int emit_view(emitter *e, limn_ref r) {
 
 /* full: one number, or one 0-dim tensor seen under the shape. */
 static int emit_full(emitter *e, limn_ref r) {
-  const limn_node *n = limn_graph_node(e->g, r);
   limn_arg x = limn_node_args(e->g, r)[1];
   const limn_type *t = emit_type(e, r);
   emit_value *v = &e->val[r - 1];
   limn_operand o;
   limn_view wide;
-  (void)n;
   if (!emit_is_tensor(e, x)) {
     v->state = EMIT_NUMBER;
     v->dtype = t->dtype;

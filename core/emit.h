@@ -62,8 +62,6 @@ int emit_step(emitter *e, int kind, int op, int nin, int nout, limn_ref r,
 void emit_set(emitter *e, limn_step *s, bool output, int i,
               const limn_operand *o); /* an operand, noting its lifetime */
 void emit_touch(emitter *e, const limn_step *s, uint16_t slot);
-/* Node r's value is there. */
-void emit_known(emitter *e, limn_ref r, const limn_operand *o);
 /* Where node r's value is; a number is filled into memory. */
 int emit_memory(emitter *e, limn_ref r, limn_operand *out);
 /* The memory of a tensor argument (canonical); fills a number into memory. */
@@ -74,8 +72,14 @@ int emit_fill_region(emitter *e, limn_arg number, const limn_operand *to,
                      limn_ref r);
 /* o dense and of that dtype, copied if need be. */
 int emit_dense(emitter *e, limn_operand *o, int dtype, limn_ref r);
+/* o, which is dense, seen in another shape. */
+static inline void emit_reshape(limn_operand *o, int ndim, const int64_t *d) {
+  int64_t at = o->v.offset;
+  limn_view_dense(&o->v, ndim, d);
+  o->v.offset = at;
+}
 int emit_args(emitter *e, limn_ref r, limn_type *out, limn_type *pool);
-int emit_imm(emitter *e, limn_arg a, int dtype, uint16_t *out);
+int emit_imm(emitter *e, limn_arg a, uint16_t *out);
 int emit_imm_const(emitter *e, double f, int64_t i, uint16_t *out);
 bool emit_is_tensor(const emitter *e, limn_arg a);
 int emit_site(emitter *e, limn_ref r, const char *what, uint32_t *site);
@@ -104,15 +108,14 @@ int emit_region(emitter *e, limn_ref r);
 
 /* emit_ops.c: S rows that have kernels, and print. */
 int emit_special(emitter *e, limn_ref r);
-
 int emit_dim(const limn_type *a, int ndim); /* 0-based */
 
-/* emit_norm.c: some of them, with their resolved arguments */
+/* emit_norm.c: those that normalise, with their resolved arguments */
 int emit_norm(emitter *e, limn_ref r, const limn_type *a);
 int emit_norm_sums(emitter *e, limn_ref r, const limn_type *a);
 int emit_batch(emitter *e, limn_ref r);
 
-/* emit_window.c: others */
+/* emit_window.c: pools and convolutions */
 int emit_pool(emitter *e, limn_ref r, const limn_type *a);
 int emit_conv(emitter *e, limn_ref r, int32_t gi); /* as emit_matmul */
 

@@ -45,7 +45,7 @@ static int code_cast(coder *k, int x, int dtype, int *at) {
 static int code_imm(coder *k, limn_arg a, int dtype, int *at) {
   limn_instr i = {LIMN_I_IMM, (uint8_t)dtype,
                   (uint8_t)limn_dtype_compute(dtype), 0, 0, 0, 0};
-  LIMN_TRY(emit_imm(k->e, a, dtype, &i.arg));
+  LIMN_TRY(emit_imm(k->e, a, &i.arg));
   for (int j = 0; j < k->n; j++)
     if (!memcmp(&k->code[j], &i, sizeof i)) {
       *at = j;

@@ -46,12 +46,9 @@ static limn_ref norm_twin(emitter *e, limn_ref r) {
 /* Dense operand `x` of step-to-be r, as the rows d, or one of them. */
 static int norm_operand(emitter *e, limn_ref r, limn_arg x, bool rows,
                         const int64_t d[2], limn_operand *in) {
-  int64_t off;
   LIMN_TRY(emit_operand(e, x, in));
   LIMN_TRY(emit_dense(e, in, emit_type(e, r)->dtype, r));
-  off = in->v.offset;
-  limn_view_dense(&in->v, rows ? 2 : 1, rows ? d : d + 1);
-  in->v.offset = off;
+  emit_reshape(in, rows ? 2 : 1, rows ? d : d + 1);
   return 0;
 }
 
@@ -84,8 +81,7 @@ static int norm_join(emitter *e, limn_ref r, const limn_operand *part) {
   in.v.d[1] = part->v.d[0], in.v.s[1] = len;
   emit_set(e, s, false, 0, &in);
   flat = sum;
-  limn_view_dense(&flat.v, 1, &len);
-  flat.v.offset = sum.v.offset;
+  emit_reshape(&flat, 1, &len);
   emit_set(e, s, true, 0, &flat);
   return in.dtype == t->dtype ? 0 : emit_copy(e, &sum, &out, r);
 }
@@ -183,7 +179,7 @@ int emit_batch(emitter *e, limn_ref r) {
   const limn_arg *args = limn_node_args(e->g, r);
   const limn_type *t = emit_type(e, r), *xt = emit_type(e, args[0].u.ref);
   int nin = n->op == OP_batch_norm_sums ? 2 : 1, dtype = xt->dtype;
-  int64_t d[3] = {xt->shape.d[0], xt->shape.d[1], 1}, off;
+  int64_t d[3] = {xt->shape.d[0], xt->shape.d[1], 1};
   limn_operand in[3], out;
   limn_step *s;
   bool last = true;
@@ -197,16 +193,12 @@ int emit_batch(emitter *e, limn_ref r) {
   for (int i = 2; i < xt->shape.ndim; i++) d[last ? 0 : 2] *= xt->shape.d[i];
   for (int i = 0; i < nin; i++) {
     if (!last) LIMN_TRY(emit_dense(e, &in[i], dtype, r));
-    off = in[i].v.offset;
-    limn_view_dense(&in[i].v, 3, d);
-    in[i].v.offset = off;
+    emit_reshape(&in[i], 3, d);
   }
   if (nin == 2) {
     LIMN_TRY(emit_operand(e, args[2], &in[2]));
     LIMN_TRY(emit_dense(e, &in[2], t->dtype, r));
-    off = in[2].v.offset;
-    limn_view_dense(&in[2].v, 1, d + 1);
-    in[2].v.offset = off;
+    emit_reshape(&in[2], 1, d + 1);
   }
   LIMN_TRY(emit_dest(e, r, &out));
   if (d[1] == 0) return 0;

@@ -4,14 +4,15 @@
 
 #include <stdio.h>
 
-/* x of shape d seen as [outer, n, inner] around one dim (0-based). */
+/* o, dense and of shape s but for n along one dim (0-based), seen as [outer, n,
+ * inner] around it. */
 static void ops_three(limn_operand *o, const limn_shape *s, int dim,
                       int64_t n) {
   int64_t outer = 1, inner = 1, d[3];
   for (int i = 0; i < dim; i++) outer *= s->d[i];
   for (int i = dim + 1; i < s->ndim; i++) inner *= s->d[i];
   d[0] = outer, d[1] = n, d[2] = inner;
-  limn_view_dense(&o->v, 3, d);
+  emit_reshape(o, 3, d);
 }
 
 int emit_dim(const limn_type *a, int ndim) {
@@ -34,12 +35,9 @@ static int ops_row(emitter *e, limn_ref r, const limn_type *a, int kind) {
   int dim = emit_dim(&a[nin], t->shape.ndim);
   int64_t len = t->shape.ndim ? t->shape.d[dim] : 1;
   for (int i = 0; i < nin; i++) {
-    int64_t off;
     LIMN_TRY(emit_operand(e, limn_node_args(e->g, r)[i], &in[i]));
     LIMN_TRY(emit_dense(e, &in[i], t->dtype, r));
-    off = in[i].v.offset;
     ops_three(&in[i], &t->shape, dim, len);
-    in[i].v.offset = off;
   }
   LIMN_TRY(emit_dest(e, r, &out));
   if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
@@ -60,7 +58,7 @@ static int ops_arg(emitter *e, limn_ref r, const limn_type *a) {
   limn_step *s;
   bool all = a[1].kind != LIMN_V_INT;
   int dim = all ? 0 : emit_dim(&a[1], xt->shape.ndim);
-  int64_t off, numel = limn_numel(xt->shape.ndim, xt->shape.d);
+  int64_t numel = limn_numel(xt->shape.ndim, xt->shape.d);
   limn_shape one = {1, {numel}};
   const limn_shape *xs = all ? &one : &xt->shape;
   int64_t len = xs->ndim ? xs->d[dim] : 1;
@@ -69,9 +67,7 @@ static int ops_arg(emitter *e, limn_ref r, const limn_type *a) {
   LIMN_TRY(emit_dest(e, r, &out));
   if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
   LIMN_TRY(emit_step(e, LIMN_STEP_ARG, n->op, 1, 1, r, &s));
-  off = x.v.offset;
   ops_three(&x, xs, dim, len);
-  x.v.offset = off;
   {
     limn_view v = x.v;
     int64_t d[2] = {v.d[0], v.d[2]};
@@ -90,15 +86,12 @@ static int ops_sort(emitter *e, limn_ref r, const limn_type *a) {
   limn_operand x, out;
   limn_step *s;
   int dim = emit_dim(&a[1], t->shape.ndim);
-  int64_t off;
   LIMN_TRY(emit_operand(e, xa, &x));
   LIMN_TRY(emit_dense(e, &x, x.dtype, r));
   LIMN_TRY(emit_dest(e, r, &out));
   if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
   LIMN_TRY(emit_step(e, LIMN_STEP_SORT, OP_argsort, 1, 1, r, &s));
-  off = x.v.offset;
   ops_three(&x, &t->shape, dim, t->shape.d[dim]);
-  x.v.offset = off;
   ops_three(&out, &t->shape, dim, t->shape.d[dim]);
   s->flag = a[2].i;
   s->base = a[3].i;
@@ -169,7 +162,7 @@ static int ops_select(emitter *e, limn_ref r, const limn_type *a) {
   limn_operand x, index, out;
   limn_step *s;
   int dim = emit_dim(&a[1], xt->shape.ndim);
-  int64_t off, m, d1[1];
+  int64_t m;
   LIMN_TRY(emit_operand(e, args[0], &x));
   LIMN_TRY(emit_dense(e, &x, x.dtype, r));
   LIMN_TRY(ops_index(e, args[2], r, &index));
@@ -177,14 +170,9 @@ static int ops_select(emitter *e, limn_ref r, const limn_type *a) {
   if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;
   m = limn_numel(index.v.ndim, index.v.d);
   LIMN_TRY(emit_step(e, LIMN_STEP_SELECT, OP_index_select, 2, 1, r, &s));
-  off = x.v.offset;
   ops_three(&x, &xt->shape, dim, xt->shape.d[dim]);
-  x.v.offset = off;
   ops_three(&out, &xt->shape, dim, m);
-  off = index.v.offset;
-  d1[0] = m;
-  limn_view_dense(&index.v, 1, d1);
-  index.v.offset = off;
+  emit_reshape(&index, 1, &m);
   s->base = a[3].i;
   LIMN_TRY(emit_site(e, r, ops_what(&a[4]), &s->site));
   emit_set(e, s, false, 0, &x);
@@ -242,13 +230,10 @@ static int ops_add(emitter *e, limn_ref r, const limn_type *a, int kind) {
   s->base = a[4].i;
   LIMN_TRY(emit_site(e, r, "", &s->site));
   if (kind == LIMN_STEP_INDEX_ADD) {
-    int64_t off = v.v.offset, ioff = index.v.offset;
-    int64_t m = limn_numel(index.v.ndim, index.v.d), d1[1] = {m};
+    int64_t m = limn_numel(index.v.ndim, index.v.d);
     ops_three(&target, &t->shape, dim, t->shape.d[dim]);
     ops_three(&v, &t->shape, dim, m);
-    v.v.offset = off;
-    limn_view_dense(&index.v, 1, d1);
-    index.v.offset = ioff;
+    emit_reshape(&index, 1, &m);
   }
   emit_set(e, s, false, 0, &index);
   emit_set(e, s, false, 1, &v);

@@ -19,12 +19,9 @@ int emit_pool(emitter *e, limn_ref r, const limn_type *a) {
                      limn_op_get(n->op)->name, limn_dtype_name(t->dtype));
   d[0] = limn_numel(last - 1, xt->shape.d), d[1] = y[0], d[2] = y[1];
   for (int i = 0; i < nin; i++) {
-    int64_t off;
     LIMN_TRY(emit_operand(e, limn_node_args(e->g, r)[i], &in[i]));
     LIMN_TRY(emit_dense(e, &in[i], t->dtype, r));
-    off = in[i].v.offset;
-    limn_view_dense(&in[i].v, 3, d);
-    in[i].v.offset = off;
+    emit_reshape(&in[i], 3, d);
   }
   LIMN_TRY(emit_dest(e, r, &out));
   if (limn_numel(t->shape.ndim, t->shape.d) == 0) return 0;

@@ -79,7 +79,7 @@ typedef struct {
 typedef struct limn_gpu_call {
   int (*run)(limn_gpu *g, const struct limn_gpu_call *call, void *const *mem,
              const int64_t *off);
-  void (*end)(limn_gpu *g, struct limn_gpu_call *call); /* frees the plan */
+  void (*end)(limn_gpu *g, const struct limn_gpu_call *call); /* frees plan */
   void *plan; /* the driver's, or NULL */
   limn_gpu_gemm gemm; /* of products */
   int dtype, n;       /* of the operands, of which there are n */

@@ -201,12 +201,11 @@ static int conv_launch(gpu_job *j, const conv_form *f, const conv_tile *t,
   return a->rc;
 }
 
-static int conv_library(gpu_job *j, limn_gpu_call *call, size_t workspace) {
+static int conv_library(gpu_job *j, const limn_gpu_call *call, size_t workspace) {
   const limn_step *s = j->s;
   const limn_operand *o[3] = {&s->out[0], &s->in[0], &s->in[1]};
-  int rc = limn_gpu_library(j, call, o, 3);
-  if (call->plan) call->end(j->g, call);
-  if (rc < 0 || !workspace) return rc;
+  LIMN_TRY(limn_gpu_library(j, call, o, 3));
+  if (!workspace) return 0;
   j->code->temp[0] = workspace;
   limn_gpu_ptr(&j->code->last->args, LIMN_GPU_TEMP, 0);
   return 0;

@@ -56,10 +56,9 @@ static inline void step_offset(limn_gpu_launch *l, const limn_operand *o) {
 }
 
 /* gpu_step.c: a launch of the vendor's library. The call's plan is the launch's
- * from then on. */
-int limn_gpu_library(gpu_job *j, limn_gpu_call *call,
+ * from then on, or has ended. */
+int limn_gpu_library(gpu_job *j, const limn_gpu_call *call,
                      const limn_operand *const *operand, int n);
-void limn_gpu_call_free(limn_device *d, limn_gpu_call *call);
 /* gpu_lines.c: how many work-items share a line of n elements, and how many
  * groups that makes. */
 int limn_gpu_lanes(const limn_gpu *g, int64_t lines, int64_t n, bool side);

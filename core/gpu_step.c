@@ -234,15 +234,16 @@ static int64_t step_extent(const limn_view *v) {
   return n;
 }
 
-int limn_gpu_library(gpu_job *j, limn_gpu_call *call,
+int limn_gpu_library(gpu_job *j, const limn_gpu_call *call,
                      const limn_operand *const *operand, int n) {
-  limn_gpu_launch *l;
-  int i;
-  LIMN_TRY(step_launch(j, &l));
-  l->call = limn_alloc(j->c, sizeof *l->call);
-  if (!l->call) return LIMN_EMEM;
+  limn_gpu_launch *l = NULL;
+  int i, rc = step_launch(j, &l);
+  if (rc == 0) l->call = limn_alloc(j->c, sizeof *l->call);
+  if (rc < 0 || !l->call) {
+    if (call->plan) call->end(j->g, call);
+    return rc < 0 ? rc : LIMN_EMEM;
+  }
   *l->call = *call;
-  call->plan = NULL; /* it is the launch's now */
   l->call->dtype = operand[0]->dtype;
   l->call->n = n;
   for (i = 0; i < n; i++) {
@@ -253,21 +254,18 @@ int limn_gpu_library(gpu_job *j, limn_gpu_call *call,
   return l->args.rc;
 }
 
-void limn_gpu_call_free(limn_device *d, limn_gpu_call *call) {
+static void step_call_free(limn_device *d, limn_gpu_call *call) {
   limn_gpu_still_free(d, call);
   if (call->plan) call->end(d->impl, call);
   limn_free(d->c, call, sizeof *call);
 }
 
-static int step_product_library(gpu_job *j, limn_gpu_call *call) {
+static int step_product_library(gpu_job *j, const limn_gpu_call *call) {
   const limn_step *s = j->s;
   const limn_operand *o[LIMN_GPU_OPERANDS] = {&s->out[0], &s->in[0],
                                               &s->in[1]};
-  int rc;
   if (call->gemm.bias) o[3] = &s->in[2];
-  rc = limn_gpu_library(j, call, o, 3 + call->gemm.bias);
-  if (call->plan) call->end(j->g, call);
-  return rc;
+  return limn_gpu_library(j, call, o, 3 + call->gemm.bias);
 }
 
 /* A group in place over the product: input 0 is the output. */
@@ -510,7 +508,7 @@ void limn_gpu_discard(limn_device *d, limn_step *s) {
   for (l = code->first; l; l = next) {
     next = l->next;
     limn_gpu_args_free(&l->args);
-    if (l->call) limn_gpu_call_free(d, l->call);
+    if (l->call) step_call_free(d, l->call);
     limn_free(d->c, l, sizeof *l);
   }
   limn_free(d->c, code, sizeof *code);

@@ -348,7 +348,7 @@ static int args_unknown(limn_lua *st, lua_State *L, int op, const char *key) {
     lua_pushboolean(L, 1);
     lua_setfield(L, -2, st->param[op][k].name);
   }
-  limn_lua_near(st, L, key, -1, near, sizeof near);
+  limn_lua_near(L, key, -1, near, sizeof near);
   return limn_lua_fail(st, L, NULL, "%s has no option '%s'%s",
                        limn_lua_op_name(op), key, near);
 }

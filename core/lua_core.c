@@ -37,8 +37,7 @@ limn_handle *limn_lua_new_tensor(limn_lua *st, lua_State *L) {
   return h;
 }
 
-void limn_lua_drop(limn_lua *st, limn_handle *h, bool freed) {
-  (void)st;
+void limn_lua_drop(limn_handle *h, bool freed) {
   limn_tensor *t = h->t;
   limn_trace *trace = h->trace;
   limn_watch *w = h->watch;
@@ -48,6 +47,14 @@ void limn_lua_drop(limn_lua *st, limn_handle *h, bool freed) {
   if (w && c) limn_watch_release(w, c);
   if (t) limn_tensor_release(t);
   if (trace) limn_trace_release(trace);
+}
+
+int limn_lua_keep(lua_State *L, int type, int *ref) {
+  luaL_checktype(L, 1, type);
+  lua_settop(L, 1);
+  luaL_unref(L, LUA_REGISTRYINDEX, *ref);
+  *ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
 }
 
 /* -- Lines -- */

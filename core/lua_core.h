@@ -111,11 +111,14 @@ bool limn_lua_where(limn_lua *st, lua_State *L, char *buf, size_t n);
  * op. */
 int limn_lua_user_frame(limn_lua *st, lua_State *L, lua_Debug *ar, int *depth,
                         const char **called);
+/* A setter's work: its argument, of that Lua type, takes the place of what *ref
+ * names in the registry. */
+int limn_lua_keep(lua_State *L, int type, int *ref);
 /* Register functions with upvalue 1 in the table on the top. */
 void limn_lua_register(limn_lua *st, lua_State *L, const luaL_Reg *f);
 /* ", did you mean 'a' or 'b'?" for the string keys of the table at i. */
-void limn_lua_near(limn_lua *st, lua_State *L, const char *word, int i,
-                   char *buf, size_t n);
+void limn_lua_near(lua_State *L, const char *word, int i, char *buf,
+                   size_t n);
 /* What is at i, in words: "a table", "tensor float32 [2, 3] on cpu". */
 const char *limn_lua_what(limn_lua *st, lua_State *L, int i, char *buf,
                           size_t n);
@@ -171,8 +174,8 @@ int limn_lua_op(lua_State *L); /* the closure of an op: upvalue 2 */
 void limn_lua_ops(limn_lua *st, lua_State *L); /* push {name = function} */
 const char *limn_lua_op_name(int op);
 
-/* -- lua_tensor.c, lua_index.c, lua_make.c, lua_cell.c, lua_trace.c,
- * lua_region.c, lua_graph.c, lua_info.c, lua_grad.c, lua_device.c,
+/* -- lua_error.c, lua_tensor.c, lua_index.c, lua_make.c, lua_cell.c, lua_dim.c,
+ * lua_trace.c, lua_region.c, lua_graph.c, lua_info.c, lua_grad.c, lua_device.c,
  * lua_model.c: functions for `limn.core` and metatables -- */
 void limn_lua_open_error(limn_lua *st, lua_State *L);
 void limn_lua_open_tensor(limn_lua *st, lua_State *L);
@@ -233,6 +236,6 @@ bool limn_lua_places(const limn_value *a, int n);
 /* Push one of the results that limn_lua_replay keeps. */
 void limn_lua_picked(lua_State *L, int keep, limn_ref n, int64_t index);
 /* Release what a handle holds; it is FREED afterwards if `freed`. */
-void limn_lua_drop(limn_lua *st, limn_handle *h, bool freed);
+void limn_lua_drop(limn_handle *h, bool freed);
 
 #endif

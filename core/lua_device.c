@@ -158,7 +158,7 @@ static int device_scope_free(lua_State *L) {
     lua_rawgeti(L, 1, k);
     h = limn_lua_to(st, L, -1, LIMN_U_TENSOR);
     lua_rawget(L, 2);
-    if (h && !lua_toboolean(L, -1)) limn_lua_drop(st, h, true);
+    if (h && !lua_toboolean(L, -1)) limn_lua_drop(h, true);
     lua_pop(L, 1);
   }
   return 0;

@@ -37,23 +37,12 @@ void limn_lua_push_dim(limn_lua *st, lua_State *L, limn_trace *t,
 
 /* set_shape(metatable): of the lists that x.shape gives */
 static int dim_set_shape(lua_State *L) {
-  limn_lua *st = limn_lua_state(L);
-  luaL_checktype(L, 1, LUA_TTABLE);
-  lua_settop(L, 1);
-  luaL_unref(L, LUA_REGISTRYINDEX, st->ref_shape);
-  st->ref_shape = luaL_ref(L, LUA_REGISTRYINDEX);
-  return 0;
+  return limn_lua_keep(L, LUA_TTABLE, &limn_lua_state(L)->ref_shape);
 }
 
 /* set_maker(function): makes a fresh cdata */
 static int dim_set_maker(lua_State *L) {
-  limn_lua *st = limn_lua_state(L);
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  lua_settop(L, 1);
-  if (st->ref_maker != LUA_NOREF)
-    luaL_unref(L, LUA_REGISTRYINDEX, st->ref_maker);
-  st->ref_maker = luaL_ref(L, LUA_REGISTRYINDEX);
-  return 0;
+  return limn_lua_keep(L, LUA_TFUNCTION, &limn_lua_state(L)->ref_maker);
 }
 
 static int dim_kind(const limn_value *v) {

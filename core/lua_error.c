@@ -167,12 +167,11 @@ static int error_located(lua_State *L) {
   return 1;
 }
 
-void limn_lua_near(limn_lua *st, lua_State *L, const char *word, int i,
-                   char *buf, size_t n) {
+void limn_lua_near(lua_State *L, const char *word, int i, char *buf,
+                   size_t n) {
   const char *best[3] = {0};
   int far[3], most = (int)strlen(word) / 3 + 1, k, m;
   size_t at = 0;
-  (void)st;
   *buf = 0;
   if (strlen(word) > 48) return;
   if (i < 0 && i > LUA_REGISTRYINDEX) i = lua_gettop(L) + 1 + i;
@@ -201,7 +200,6 @@ void limn_lua_near(limn_lua *st, lua_State *L, const char *word, int i,
 
 /* near(word, list of words): text for a message */
 static int error_near(lua_State *L) {
-  limn_lua *st = limn_lua_state(L);
   const char *word = luaL_checkstring(L, 1);
   char buf[200];
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -213,7 +211,7 @@ static int error_near(lua_State *L) {
     lua_rawset(L, 3);
     lua_pop(L, 1);
   }
-  limn_lua_near(st, L, word, 3, buf, sizeof buf);
+  limn_lua_near(L, word, 3, buf, sizeof buf);
   lua_pushstring(L, buf);
   return 1;
 }
@@ -245,7 +243,7 @@ static int error_options(lua_State *L) {
       continue;
     }
     const char *key = lua_tostring(L, -2);
-    limn_lua_near(st, L, key, 4, buf, sizeof buf);
+    limn_lua_near(L, key, 4, buf, sizeof buf);
     return limn_lua_fail(st, L, NULL, "%s has no option '%s'%s",
                          who ? who : "this", key, buf);
   }

@@ -440,7 +440,7 @@ static int tensor_index(lua_State *L) {
   if (lua_type(L, -1) == LUA_TSTRING)
     return limn_lua_fail(st, L, lua_tostring(L, -1),
                          "tensors have no method '%s'", key);
-  limn_lua_near(st, L, key, lua_upvalueindex(2), near, sizeof near);
+  limn_lua_near(L, key, lua_upvalueindex(2), near, sizeof near);
   return limn_lua_fail(st, L, NULL, "tensors have no method '%s'%s", key, near);
 }
 
@@ -568,7 +568,7 @@ static int tensor_concat(lua_State *L) {
 
 static int tensor_gc(lua_State *L) {
   limn_handle *h = lua_touserdata(L, 1);
-  limn_lua_drop(NULL, h, false);
+  limn_lua_drop(h, false);
   return 0;
 }
 

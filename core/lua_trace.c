@@ -51,12 +51,7 @@ void limn_lua_left(limn_lua *st) {
 
 /* on_left(f): f() is called when a trace was ended like this */
 static int trace_on_left(lua_State *L) {
-  limn_lua *st = limn_lua_state(L);
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  lua_settop(L, 1);
-  luaL_unref(L, LUA_REGISTRYINDEX, st->ref_left);
-  st->ref_left = luaL_ref(L, LUA_REGISTRYINDEX);
-  return 0;
+  return limn_lua_keep(L, LUA_TFUNCTION, &limn_lua_state(L)->ref_left);
 }
 
 /* trace_begin(name, kind): kind is "trace", "tape" or "region" */
@@ -209,8 +204,7 @@ static bool trace_plain(limn_lua *st, lua_State *L, int i) {
 
 static void trace_add_leaf(trace_walk *w, lua_State *L, limn_arg a) {
   limn_graph *g = w->g;
-  uint32_t at = w->leaf++;
-  (void)at;
+  w->leaf++;
   if (!w->in) {
     limn_lua_check(w->st, L, limn_graph_add_out(g, a));
     return;

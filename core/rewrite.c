@@ -2,7 +2,6 @@
  * for them; custom functions, and branches that the plan has decided on, are
  * inlined. The user's graph is not touched. */
 #include "pass.h"
-#include "pass.h"
 #include "planner.h"
 
 typedef struct {

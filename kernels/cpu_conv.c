@@ -144,13 +144,13 @@ static void conv_types(conv_plan *k, const limn_step *s) {
 
 static void conv_choose(limn_context *c, conv_plan *k, const limn_step *s) {
   if (k->op == OP_conv_weights) {
-    limn_conv_weights_prepare(k, s);
+    limn_conv_weights_prepare(k);
     return;
   }
   if ((c->flags.passes & LIMN_PASS_WINOGRAD) && limn_conv_wino_suits(k, s))
     limn_conv_wino_prepare(k, s);
   else
-    limn_conv_product_prepare(k, s);
+    limn_conv_product_prepare(k);
   k->keeps = k->begin && (c->flags.passes & LIMN_PASS_PREPACK);
 }
 

@@ -205,10 +205,10 @@ size_t limn_conv_direct_scratch(const conv_plan *k);
 /* Likewise of conv_weights, added to out. */
 void limn_conv_direct_sum(const conv_tile *t, const char *y, void *out,
                           int64_t f0, int64_t f1);
-void limn_conv_product_prepare(conv_plan *k, const limn_step *s);
+void limn_conv_product_prepare(conv_plan *k);
 bool limn_conv_wino_suits(const conv_plan *k, const limn_step *s);
 void limn_conv_wino_prepare(conv_plan *k, const limn_step *s);
-void limn_conv_weights_prepare(conv_plan *k, const limn_step *s);
+void limn_conv_weights_prepare(conv_plan *k);
 /* C [m, n] (+)= A [m, K] B [K, n] in the type computed in; A's columns are 1
  * apart. scratch: the gemm's. */
 void limn_conv_multiply(const conv_plan *k, int64_t m, int64_t n, int64_t K,

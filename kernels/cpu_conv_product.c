@@ -353,11 +353,10 @@ static void conv_cut_rows(conv_plan *k) {
   k->mparts = conv_parts(k->groups * k->o, k->mb);
 }
 
-void limn_conv_product_prepare(conv_plan *k, const limn_step *s) {
+void limn_conv_product_prepare(conv_plan *k) {
   double work = (double)k->N * (double)k->O * (double)k->P * (double)k->c *
                 (double)k->taps;
   int64_t columns = k->P, parts;
-  (void)s;
   k->how = limn_conv_direct_suits(k) ? CONV_DIRECT : CONV_PRODUCT;
   k->groups = k->how == CONV_DIRECT ? LIMN_MIN(k->G, GROUPS) : 1;
   conv_cut(k);

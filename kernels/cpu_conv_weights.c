@@ -228,10 +228,9 @@ static void weights_cut(conv_plan *k) {
   k->tiles = k->chunks * k->G;
 }
 
-void limn_conv_weights_prepare(conv_plan *k, const limn_step *s) {
+void limn_conv_weights_prepare(conv_plan *k) {
   int64_t rows = k->c * k->taps, all = k->G * rows * k->o;
   double F = (double)k->N * (double)k->P, work = F * (double)all;
-  (void)s;
   k->how = limn_conv_direct_suits(k) ? CONV_DIRECT : CONV_PRODUCT;
   weights_cut(k);
   k->parts = (int64_t)LIMN_MIN(
