@@ -1,9 +1,9 @@
 /* Convolution: the products of windows with weights, and their gradients. n is
  * the number of dims a window extends over.
  *
- * A convolution is one matrix product: the windows of all rows are laid out as
- * the columns of a matrix [channels * window, rows * positions] ("im2col",
- * Chellapilla et al. 2006), which the gradient of the weights uses again. */
+ * Where a device has no kernel for it, a convolution becomes one matrix product
+ * here: the windows of all rows are laid out as the columns of a matrix
+ * [channels * window, rows * positions] ("im2col", Chellapilla et al. 2006). */
 #include "pass.h"
 
 #define ADD(x, y) limn_calc2(b, OP_add, x, y)

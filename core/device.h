@@ -83,8 +83,8 @@ enum {
                         [2, channels, 1...]. batch_norm_stats: any float dtype;
                         batch_norm_sums: x and g of one, in[2] [channels] dense
                         in the output's */
-  LIMN_STEP_CUM,     /* cumsum (reverse in flag) cumprod: as ROW; computed in
-                        the output's dtype */
+  LIMN_STEP_CUM,     /* cumsum logcumsumexp (reverse in flag) cumprod cummax
+                        cummin: as ROW; computed in the output's dtype */
   LIMN_STEP_SELECT,  /* index_select: in[0] x [outer, n, inner] dense, in[1]
                         index int64 [m] dense -> out[0] [outer, m, inner] */
   LIMN_STEP_GATHER,  /* gather along `dim`: in[1] int64 and out[0] dense of one

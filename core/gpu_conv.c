@@ -201,7 +201,8 @@ static int conv_launch(gpu_job *j, const conv_form *f, const conv_tile *t,
   return a->rc;
 }
 
-static int conv_library(gpu_job *j, const limn_gpu_call *call, size_t workspace) {
+static int conv_library(gpu_job *j, const limn_gpu_call *call,
+                        size_t workspace) {
   const limn_step *s = j->s;
   const limn_operand *o[3] = {&s->out[0], &s->in[0], &s->in[1]};
   LIMN_TRY(limn_gpu_library(j, call, o, 3));

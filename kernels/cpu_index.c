@@ -1,5 +1,5 @@
-/* Positions on the CPU: argmax, argmin, running sums and products, and reads
- * and writes at positions given by int64 tensors.
+/* Positions on the CPU: argmax, argmin, what runs along a dim (sums, products,
+ * extremes), and reads and writes at positions given by int64 tensors.
  *
  * A position out of range is noted in the run's fault, and position 0 is used
  * instead, so that nothing outside the operands is ever touched. Writes that
