@@ -417,7 +417,7 @@ describe("limn.custom", function()
       {"limn.grad(function(x) return limn.custom(function(x) return x * 2 end, "
          .. "function() return 5 end)(x):sum() end)(limn.ones(3, 2))",
        "a number as the gradient of argument 1"},
-      {"limn.grad(T{1})", "not a tensor"}, {"limn.scope(T{1})", "not tensor"},
+      {"limn.grad(T{1})", "not a tensor"}, {"limn.scope(T{1})", "not a tensor"},
     }
   end)
 

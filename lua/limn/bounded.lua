@@ -84,11 +84,8 @@ local function check(most, test, body)
     fail("while_at_most: the most turns are a whole number, not "
       .. nested.describe(most), "limn.while_at_most(100, test, body, x)")
   end
-  for _, f in ipairs {test, body} do
-    if not callable.is(f) then
-      fail("while_at_most: a function is wanted, not " .. callable.noun(f))
-    end
-  end
+  callable.check(test, "while_at_most")
+  callable.check(body, "while_at_most")
 end
 
 --- limn.while_at_most(n, test, body, ...): repeats ... = body(...) while

@@ -8,6 +8,7 @@ function M.noun(v)
   return v == nil and "nil" or "a " .. (core.type(v) or type(v))
 end
 
+--- Is v a table that is nothing else?
 function M.plain(v) return type(v) == "table" and not getmetatable(v) end
 
 --- The function behind a callable that names its parameters, and how many of
@@ -27,6 +28,13 @@ function M.is(f)
   if type(f) == "function" or core.type(f) == "graph" then return true end
   local mt = getmetatable(f)
   return type(f) == "table" and type(mt) == "table" and mt.__call ~= nil
+end
+
+--- Refuses what cannot be called.
+function M.check(f, who)
+  if not M.is(f) then
+    core.fail(who .. ": a function is wanted, not " .. M.noun(f))
+  end
 end
 
 --- The name of parameter i, or "x2".

@@ -8,19 +8,13 @@ local limn = require "limn.lazy"
 local pack = require "limn.pack"
 
 local ops, fail = core.ops, core.fail
-local plain, is_tensor, is_number = nested.plain, nested.is_tensor,
-  nested.is_number
+local plain, check_function = callable.plain, callable.check
+local is_tensor, is_number = nested.is_tensor, nested.is_number
 local Static, keys, take, give = nested.Static, nested.keys, nested.take,
   nested.give
 local describe, at, dtype_of = nested.describe, nested.at, nested.dtype_of
 local carried, follow = nested.carried, nested.follow
 local M = {}
-
-local function check_function(f, who)
-  if not callable.is(f) then
-    fail(who .. ": a function is wanted, not " .. callable.noun(f))
-  end
-end
 
 -- -- Recording a body -----------------------------------------------------
 

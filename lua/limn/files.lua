@@ -1,11 +1,10 @@
 --- Files: limn.save, limn.load, limn.restore, and loaded models.
+local callable = require "limn.callable"
 local core = require "limn.core"
 local sorted_keys = require "limn.sorted_keys"
 
-local fail = core.fail
+local fail, plain = core.fail, callable.plain
 local M = {}
-
-local function plain(v) return type(v) == "table" and not getmetatable(v) end
 
 local function method(v, name)
   if type(v) ~= "table" and core.type(v) ~= "graph" then return nil end

@@ -1,12 +1,12 @@
 --- Gradients: limn.grad, limn.value_and_grad, limn.no_grad, limn.custom.
+local callable = require "limn.callable"
 local core = require "limn.core"
 local sorted_keys = require "limn.sorted_keys"
 local pack = require "limn.pack"
 
 local ops, fail = core.ops, core.fail
+local plain, check_function = callable.plain, callable.check
 local M = {}
-
-local function plain(v) return type(v) == "table" and not getmetatable(v) end
 
 -- -- With respect to what -------------------------------------------------
 
@@ -134,14 +134,6 @@ local function differentiate(f, flat, names, unused, args)
   core.trace_abort(tape)
   if not ok then error(r, 0) end
   return r, grads
-end
-
-local function check_function(f, who)
-  local mt = getmetatable(f)
-  if type(f) ~= "function" and not (type(mt) == "table" and mt.__call) then
-    fail(who .. ": a function is wanted, not "
-      .. (f == nil and "nil" or "a " .. (core.type(f) or type(f))))
-  end
 end
 
 local function unused_of(options)

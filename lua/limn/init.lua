@@ -1,4 +1,5 @@
 --- limn: trace Lua functions and models to graphs that run on any device.
+local callable = require "limn.callable"
 local core = require "limn.core"
 local pack = require "limn.pack"
 
@@ -151,12 +152,6 @@ function limn.accelerator()
   return "cpu"
 end
 
-local function callable(f, who)
-  local mt = getmetatable(f)
-  if type(f) == "function" or type(mt) == "table" and mt.__call then return end
-  core.fail(who .. ": a function is wanted, not " .. (core.type(f) or type(f)))
-end
-
 --- limn.on(device, f, ...) -> what f returns: f(...) where what is made without
 -- a device is made on this one.
 function limn.on(device, f, ...)
@@ -168,7 +163,7 @@ function limn.on(device, f, ...)
     core.fail("limn.on(device, f, ...): the device is a name, not "
       .. type(device))
   end
-  callable(f, "limn.on(device, f, ...)")
+  callable.check(f, "limn.on(device, f, ...)")
   local old = core.set_device(device)
   local r = pack(pcall(f, ...))
   core.set_device(old)
@@ -203,7 +198,7 @@ end
 -- it returns, assigns to a cell or gives to limn.keep. Using a freed tensor is
 -- an error.
 function limn.scope(f, ...)
-  callable(f, "limn.scope(f, ...)")
+  callable.check(f, "limn.scope(f, ...)")
   local made, outer = {}, keeping
   local old = core.scope_enter(made)
   keeping = {}

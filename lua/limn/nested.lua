@@ -4,14 +4,13 @@
 -- has a table, the tensor's place in the list where it has a tensor, and what
 -- else there is in a Static.
 local core = require "limn.core"
+local plain = require("limn.callable").plain
 
 local ops, fail = core.ops, core.fail
 local M = {}
 
 local Static = {}
 M.Static = Static
-
-local function plain(v) return type(v) == "table" and not getmetatable(v) end
 
 local function is_tensor(v)
   local kind = core.type(v)
@@ -125,7 +124,7 @@ local function follow(who, s, v, like, path, out)
   end
 end
 
-M.plain, M.is_tensor, M.is_number = plain, is_tensor, is_number
+M.is_tensor, M.is_number = is_tensor, is_number
 M.keys, M.take, M.give = keys, take, give
 M.describe, M.at, M.dtype_of = describe, at, dtype_of
 M.carried, M.follow = carried, follow

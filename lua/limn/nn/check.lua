@@ -1,6 +1,7 @@
 -- Checks that layers share: arguments of constructors, and inputs that do not
 -- fit, named by the layer's path and both shapes.
 local core = require "limn.core"
+local D = require "limn.dims"
 local walk = require "limn.nn.walk"
 
 local limn = require "limn.lazy"
@@ -11,8 +12,7 @@ local M = {}
 function M.shape(x)
   local s = {}
   for i = 1, x:dim() do
-    local n = x:size(i)
-    s[i] = tostring(type(n) == "number" and n or core.hint(n) or "?")
+    s[i] = tostring(D.known(x:size(i)) or "?")
   end
   return "[" .. table.concat(s, ", ") .. "]"
 end

@@ -5,6 +5,7 @@
 -- order of the gates are PyTorch's.
 local callable = require "limn.callable"
 local core = require "limn.core"
+local known = require("limn.dims").known
 local read_options = require "limn.options"
 local check = require "limn.nn.check"
 local dropout = require "limn.nn.dropout"
@@ -172,12 +173,6 @@ local function run(kind, x, state, p, reverse)
   local gates, w = prepare(kind, x, p)
   state = state or zero_state(kind, gates, p)
   return steps(kind, state, gates, w, reverse)
-end
-
--- A size as a number: in a trace the example's, which guards nothing.
-local function known(n)
-  if type(n) == "number" then return n end
-  return core.hint(n)
 end
 
 -- -- Functions ---------------------------------------------------------------

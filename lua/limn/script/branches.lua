@@ -64,8 +64,8 @@ function M.set_later(site, accessor, before, list)
 end
 
 function M.names_later(site)
-  local names = {}
   if site.later then return site.later end
+  local names = {}
   for i, live in ipairs(site.live) do
     if live then names[#names + 1] = "'" .. site.names[i] .. "'" end
   end
