@@ -12,6 +12,7 @@
 #                   DEVICE=cuda:0 a GPU's, against its vendor's library
 #                   PEERS=1 adds PyTorch's, where PYTHON=python3 has it
 #   make asan       the specs under the address and undefined sanitizers
+#   make compat     spec/compat/unreleased.*, after a change of the op table
 #   make docs       docs/reference.md, from the comments and the op table
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean
