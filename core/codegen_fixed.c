@@ -118,77 +118,85 @@ static void fixed_join(const limn_step *s, limn_str *o) {
   }
 }
 
-static void fixed_kind(const limn_step *s, limn_str *o, bool vector) {
+static void fixed_conv(const limn_step *s, limn_str *o) {
+  fixed_type(o, 'X', s->in[0].dtype);
+  limn_str_addf(o, "#define MAD MAD_%s\n#define DIMS %d\n",
+                limn_dtype_short(limn_dtype_compute(s->in[0].dtype)),
+                s->conv->n);
+  limn_str_addf(o, "#define IX %s\n%s%s",
+                limn_gpu_conv_wide(s) ? "u64" : "u32",
+                s->op == OP_conv_transpose ? "#define TRANSPOSED\n" : "",
+                s->op == OP_conv_weights ? "#define WEIGHTS\n" : "");
+}
+
+static void fixed_row(const limn_step *s, limn_str *o) {
   int in = s->in[0].dtype, out = s->out[0].dtype;
-  const char *brief = limn_dtype_short(limn_dtype_compute(in));
-  const char *better = s->op == OP_argmax ? ">" : "<";
+  const char *brief = limn_dtype_short(limn_dtype_compute(out));
+  limn_str_addf(o, "#define EX EL_%s\n#define LDX LD_%s\n#define CX %s\n",
+                limn_dtype_short(in), limn_dtype_short(in),
+                limn_codegen_type(out));
+  limn_str_addf(o, "#define EY EL_%s\n#define STY ST_%s\n",
+                limn_dtype_short(out), limn_dtype_short(out));
+  limn_str_addf(o, "#define LOWEST K_LOWEST_%s\n#define MAXX MAX_%s\n", brief,
+                brief);
+  if (s->op == OP_log_softmax) limn_str_add(o, "#define LOGARITHM\n");
+}
+
+static void fixed_cum(const limn_step *s, limn_str *o) {
+  int in = s->in[0].dtype, out = s->out[0].dtype;
+  fixed_type(o, 'X', in);
+  fixed_type(o, 'Y', out);
+  limn_str_add(o, "#define CVT(x) (");
+  limn_codegen_cast(o, "(x)", limn_dtype_compute(in), limn_dtype_compute(out));
+  limn_str_add(o, ")\n");
+  fixed_join(s, o);
+}
+
+/* Additions and writes at positions. */
+static void fixed_add(const limn_step *s, limn_str *o) {
+  int out = s->out[0].dtype;
   bool atomic = out != LIMN_BOOL && limn_dtype_compute(out) == out;
+  bool wide = out == LIMN_F64 || out == LIMN_I64;
+  fixed_type(o, 'X', out);
+  limn_str_addf(o, "#define JOIN(a, b) (CX)(%s)\n",
+                s->op == OP_scatter ? "b" : "(a) + (b)");
+  if (wide) limn_str_add(o, "#ifdef USE_ATOM64\n");
+  if (atomic)
+    limn_str_addf(o, "#define ATOMIC_ADD ATOMIC_ADD_%s\n",
+                  limn_dtype_short(out));
+  if (wide) limn_str_add(o, "#endif\n");
+}
+
+static void fixed_kind(const limn_step *s, limn_str *o, bool vector) {
+  int in = s->in[0].dtype;
+  const char *brief = limn_dtype_short(limn_dtype_compute(in));
   switch (s->kind) {
   case LIMN_STEP_MATMUL:
     fixed_type(o, 'X', in);
     limn_str_addf(o, "#define MAD MAD_%s\n",
                   strcmp(brief, "bool") ? brief : "i32");
     if (vector) fixed_vector(o, in);
-    break;
-  case LIMN_STEP_CONV:
-    fixed_type(o, 'X', in);
-    limn_str_addf(o, "#define MAD MAD_%s\n#define DIMS %d\n", brief,
-                  s->conv->n);
-    limn_str_addf(o, "#define IX %s\n%s%s",
-                  limn_gpu_conv_wide(s) ? "u64" : "u32",
-                  s->op == OP_conv_transpose ? "#define TRANSPOSED\n" : "",
-                  s->op == OP_conv_weights ? "#define WEIGHTS\n" : "");
-    break;
+    return;
+  case LIMN_STEP_CONV: fixed_conv(s, o); return;
   case LIMN_STEP_ARG:
     fixed_type(o, 'X', in);
     limn_str_addf(o,
                   "#define BETTER(v, w) ((v) %s (w) || ((v) != (v) && "
                   "(w) == (w)))\n",
-                  better);
-    break;
+                  s->op == OP_argmax ? ">" : "<");
+    return;
   case LIMN_STEP_SORT:
     fixed_type(o, 'X', in);
     limn_str_addf(o, "#define BEFORE(a, b) %s\n",
                   s->flag ? "((a) > (b) || ((a) != (a) && (b) == (b)))"
                           : "((a) < (b) || ((b) != (b) && (a) == (a)))");
-    break;
-  case LIMN_STEP_ROW:
-    brief = limn_dtype_short(limn_dtype_compute(out));
-    limn_str_addf(o, "#define EX EL_%s\n#define LDX LD_%s\n#define CX %s\n",
-                  limn_dtype_short(in), limn_dtype_short(in),
-                  limn_codegen_type(out));
-    limn_str_addf(o, "#define EY EL_%s\n#define STY ST_%s\n",
-                  limn_dtype_short(out), limn_dtype_short(out));
-    limn_str_addf(o, "#define LOWEST K_LOWEST_%s\n#define MAXX MAX_%s\n", brief,
-                  brief);
-    if (s->op == OP_log_softmax) limn_str_add(o, "#define LOGARITHM\n");
-    break;
-  case LIMN_STEP_NORM:
-    fixed_norm(s, o);
-    break;
-  case LIMN_STEP_CUM:
-    fixed_type(o, 'X', in);
-    fixed_type(o, 'Y', out);
-    limn_str_add(o, "#define CVT(x) (");
-    limn_codegen_cast(o, "(x)", limn_dtype_compute(in),
-                      limn_dtype_compute(out));
-    limn_str_add(o, ")\n");
-    fixed_join(s, o);
-    break;
+    return;
+  case LIMN_STEP_ROW: fixed_row(s, o); return;
+  case LIMN_STEP_NORM: fixed_norm(s, o); return;
+  case LIMN_STEP_CUM: fixed_cum(s, o); return;
   case LIMN_STEP_INDEX_ADD:
-  case LIMN_STEP_SCATTER_ADD:
-    fixed_type(o, 'X', out);
-    limn_str_addf(o, "#define JOIN(a, b) (CX)(%s)\n",
-                  s->op == OP_scatter ? "b" : "(a) + (b)");
-    if (out == LIMN_F64 || out == LIMN_I64)
-      limn_str_add(o, "#ifdef USE_ATOM64\n");
-    if (atomic)
-      limn_str_addf(o, "#define ATOMIC_ADD ATOMIC_ADD_%s\n",
-                    limn_dtype_short(out));
-    if (out == LIMN_F64 || out == LIMN_I64) limn_str_add(o, "#endif\n");
-    break;
-  default:
-    break;
+  case LIMN_STEP_SCATTER_ADD: fixed_add(s, o); return;
+  default: return;
   }
 }
 

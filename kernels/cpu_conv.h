@@ -119,6 +119,16 @@ _Static_assert(sizeof(conv_head) % 64 == 0, "keeps the copy aligned");
 
 enum { CONV_PRODUCT = 1, CONV_DIRECT, CONV_WINOGRAD };
 
+enum {
+  CONV_COLUMNS = 256, /* positions of a block, at most */
+  CONV_FEW = 64       /* and from which blocks stay within a row */
+};
+/* How many of size `each` hold n; of nothing one. */
+static inline int64_t conv_ceil(int64_t n, int64_t each) {
+  return LIMN_MAX((n + each - 1) / each, 1);
+}
+static inline size_t conv_round(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 typedef struct conv_plan conv_plan;
 typedef void conv_tiles(const conv_plan *k, const limn_step *s,
                         const limn_bind *b, int64_t t0, int64_t t1);
@@ -159,6 +169,11 @@ struct conv_plan {
   limn_cpu_epilogue after;
   conv_head head;
 };
+
+/* Multiplications of a tile, about; fewer where there is no product. */
+static inline double conv_work(const conv_plan *k) {
+  return k->how == CONV_DIRECT ? 500000 : 3000000;
+}
 
 /* -- cpu_conv_grid.c -- */
 int limn_conv_tables(limn_context *c, conv_plan *k, const limn_step *s);
@@ -215,6 +230,7 @@ void limn_conv_multiply(const conv_plan *k, int64_t m, int64_t n, int64_t K,
                         const void *a, int64_t ars, const void *b, int64_t brs,
                         int64_t bcs, void *c, int64_t ldc, bool acc,
                         void *scratch);
+double limn_conv_cost(const conv_plan *k, double work); /* in ns */
 /* n elements of the type computed in to the step's dtype. */
 void limn_conv_store(const conv_plan *k, const void *v, int64_t n, char *out);
 

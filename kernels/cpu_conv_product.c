@@ -13,20 +13,12 @@
 #endif
 
 enum {
-  WORK = 3000000,       /* multiplications of a tile, about */
-  WORK_DIRECT = 500000, /* the same where there is no product */
-  COLUMNS = 256,        /* positions of a block, at most */
-  DEPTH = 384,          /* rows of windows multiplied at a time, about */
-  BLOCK = 1 << 18,      /* elements of windows, to which blocks keep */
-  FEW = 64,             /* positions from which blocks stay within a row */
-  ENOUGH = 8,           /* tiles that a step is cut into if it can be */
-  GROUPS = 256,         /* of a tile, at most, where there is no product */
-  ROWS = 32             /* result channels of a tile, at least, if it is cut */
+  DEPTH = 384,     /* rows of windows multiplied at a time, about */
+  BLOCK = 1 << 18, /* elements of windows, to which blocks keep */
+  ENOUGH = 8,      /* tiles that a step is cut into if it can be */
+  GROUPS = 256,    /* of a tile, at most, where there is no product */
+  ROWS = 32        /* result channels of a tile, at least, if it is cut */
 };
-
-static int64_t conv_parts(int64_t n, int64_t each) {
-  return LIMN_MAX((n + each - 1) / each, 1);
-}
 
 /* -- Products -- */
 
@@ -72,6 +64,11 @@ void limn_conv_multiply(const conv_plan *k, int64_t m, int64_t n, int64_t K,
     conv_multiply_f64(m, n, K, a, ars, b, brs, bcs, c, ldc, acc);
   else
     conv_multiply_i64(m, n, K, a, ars, b, brs, bcs, c, ldc, acc);
+}
+
+/* Multiplications in a ns: 40 of floats by vectors, ints one by one. */
+double limn_conv_cost(const conv_plan *k, double work) {
+  return work / (k->type == CPU_F32 ? 40 : k->type == CPU_F64 ? 20 : 0.5);
 }
 
 #define STORE(T) \
@@ -161,7 +158,7 @@ static void conv_scatter(const conv_tile *t, int64_t f, int64_t n,
                          int64_t ld) {
   const conv_plan *k = t->k;
   int last = t->g.nd - 1;
-  char tmp[COLUMNS * 8];
+  char tmp[CONV_COLUMNS * 8];
   conv_span r;
   limn_conv_seek(&t->g, f, &r);
   for (int64_t at = 0; at < n; at += r.len) {
@@ -265,7 +262,7 @@ static void conv_after(const conv_tile *t, const limn_step *s,
 static void conv_run_tile(conv_tile *t, const limn_step *s, const limn_bind *b,
                           const char *w, int64_t i) {
   const conv_plan *k = t->k;
-  int64_t part = i % k->mparts, gparts = conv_parts(k->G, k->groups);
+  int64_t part = i % k->mparts, gparts = conv_ceil(k->G, k->groups);
   int64_t range = i / k->mparts / gparts;
   int64_t row = range / k->blocks, u0 = range % k->blocks * k->per;
   int64_t u1 = LIMN_MIN(u0 + k->per, k->units);
@@ -283,8 +280,6 @@ static void conv_run_tile(conv_tile *t, const limn_step *s, const limn_bind *b,
   }
   if (k->after.prog) conv_after(t, s, b, row, u0, u1);
 }
-
-static size_t conv_round(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static size_t conv_windows_size(const conv_plan *k) {
   if (k->how == CONV_DIRECT) return 0;
@@ -323,34 +318,34 @@ static void conv_run_tiles(const conv_plan *k, const limn_step *s,
 static void conv_cut(conv_plan *k) {
   double each = (double)(k->groups * k->o) * (double)k->c *
                 ((double)k->taps / (double)k->passes);
-  double work = k->how == CONV_DIRECT ? WORK_DIRECT : WORK;
-  double want = LIMN_MIN(LIMN_MAX(work / LIMN_MAX(each, 1), 96), 4096);
+  double want = LIMN_MIN(LIMN_MAX(conv_work(k) / LIMN_MAX(each, 1), 96), 4096);
   int64_t units = k->P, n = (int64_t)want, unit = k->gemm->lanes;
-  k->cross = k->passes == 1 && k->P < FEW && k->N > 1;
+  k->cross = k->passes == 1 && k->P < CONV_FEW && k->N > 1;
   if (k->cross) units = k->N * k->P;
   if (k->passes > 1) {
-    units = conv_parts(k->grid[0], k->stride[0]);
+    units = conv_ceil(k->grid[0], k->stride[0]);
     n = LIMN_MAX(n / LIMN_MAX(k->P / k->passes / units, 1), 1);
     unit = 1;
   }
   if (k->how == CONV_DIRECT && k->passes == 1) unit = k->grid[k->nd - 1];
-  k->per = conv_parts(conv_parts(units, conv_parts(units, n)), unit) * unit;
+  k->per = conv_ceil(conv_ceil(units, conv_ceil(units, n)), unit) * unit;
   k->units = units;
-  k->blocks = conv_parts(units, k->per);
-  k->tiles = k->blocks * (k->cross ? 1 : k->N) * conv_parts(k->G, k->groups);
+  k->blocks = conv_ceil(units, k->per);
+  k->tiles = k->blocks * (k->cross ? 1 : k->N) * conv_ceil(k->G, k->groups);
 }
 
 /* Result channels of a tile: each range of them gathers the windows anew. */
 static void conv_cut_rows(conv_plan *k) {
   double work = (double)k->o * (double)k->c * (double)k->taps *
-                (double)LIMN_MIN(k->per, COLUMNS);
-  int64_t parts = (int64_t)(work / (8.0 * WORK)) + 1;
-  int64_t total = (int64_t)LIMN_MIN(work * (double)k->tiles / WORK, ENOUGH);
+                (double)LIMN_MIN(k->per, CONV_COLUMNS);
+  int64_t parts = (int64_t)(work / (8 * conv_work(k))) + 1;
+  int64_t total =
+      (int64_t)LIMN_MIN(work * (double)k->tiles / conv_work(k), ENOUGH);
   parts = LIMN_MAX(parts, total / LIMN_MAX(k->tiles, 1));
   parts = LIMN_MIN(parts, LIMN_MAX(k->o / ROWS, 1));
   if (k->how == CONV_DIRECT) parts = 1;
-  k->mb = conv_parts(k->groups * k->o, parts);
-  k->mparts = conv_parts(k->groups * k->o, k->mb);
+  k->mb = conv_ceil(k->groups * k->o, parts);
+  k->mparts = conv_ceil(k->groups * k->o, k->mb);
 }
 
 void limn_conv_product_prepare(conv_plan *k) {
@@ -362,11 +357,11 @@ void limn_conv_product_prepare(conv_plan *k) {
   conv_cut(k);
   conv_cut_rows(k);
   if (k->passes == 1) columns = k->per;
-  parts = conv_parts(k->c * k->taps, DEPTH);
-  k->channels = conv_parts(k->c, parts);
+  parts = conv_ceil(k->c * k->taps, DEPTH);
+  k->channels = conv_ceil(k->c, parts);
   columns = LIMN_MIN(columns, BLOCK / (k->channels * k->taps));
-  columns = conv_parts(columns, k->gemm->lanes) * k->gemm->lanes;
-  k->columns = LIMN_MIN(columns, COLUMNS);
+  columns = conv_ceil(columns, k->gemm->lanes) * k->gemm->lanes;
+  k->columns = LIMN_MIN(columns, CONV_COLUMNS);
   k->run = conv_run_tiles;
   k->tiles *= k->mparts;
   if (!k->own || k->op == OP_conv_transpose) {
@@ -383,5 +378,5 @@ void limn_conv_product_prepare(conv_plan *k) {
                   sizeof(float);
   k->scratch = LIMN_MAX(k->scratch, (size_t)(k->taps * (8 + k->wide)));
   k->scratch = LIMN_MAX(k->scratch, limn_conv_direct_scratch(k));
-  k->cost_ns = work / (k->type == CPU_F32 ? 40 : k->type == CPU_F64 ? 20 : 0.5);
+  k->cost_ns = limn_conv_cost(k, work);
 }

@@ -8,17 +8,13 @@
 #include "cpu_conv.h"
 
 enum {
-  COLUMNS = 256,        /* positions of a block, at most */
-  BLOCK = 1 << 18,      /* elements of a channel's windows, to which it keeps */
-  FEW = 64,             /* positions from which blocks stay within a row */
-  ROWS = 288,           /* rows of windows of a tile, about */
-  PARTS = 16,           /* at most */
-  SUMS = 1 << 20,       /* of all parts, at most, if there are several */
-  WORK = 3000000,       /* multiplications of a tile, at least, to be cut */
-  WORK_DIRECT = 500000, /* the same where there is no product */
-  GROUPS = 64,          /* of a tile, at most, where there is no product */
-  SUM = 8,              /* rows of sums that are added up at a time */
-  SOME = 64             /* and columns */
+  BLOCK = 1 << 18, /* elements of a channel's windows, to which blocks keep */
+  ROWS = 288,      /* rows of windows of a tile, about */
+  PARTS = 16,      /* at most */
+  SUMS = 1 << 20,  /* of all parts, at most, if there are several */
+  GROUPS = 64,     /* of a tile, at most, where there is no product */
+  SUM = 8,         /* rows of sums that are added up at a time */
+  SOME = 64        /* and columns */
 };
 
 typedef struct {
@@ -81,19 +77,16 @@ static void weights_part(const weights_tile *t, int64_t f0, int64_t f1) {
   }
 }
 
-static size_t weights_round(int64_t bytes) {
-  return ((size_t)bytes + 63) / 64 * 64;
-}
-
 static size_t weights_windows_size(const conv_plan *k) {
   if (k->how == CONV_DIRECT)
-    return weights_round((int64_t)limn_conv_direct_scratch(k));
-  return weights_round(k->channels * k->taps * weights_ld(k) * k->wide);
+    return conv_round(limn_conv_direct_scratch(k));
+  return conv_round(
+      (size_t)(k->channels * k->taps * weights_ld(k) * k->wide));
 }
 
 static size_t weights_copy_size(const conv_plan *k) {
   if (k->own && !k->cross) return 0;
-  return weights_round(k->o * weights_ld(k) * k->wide);
+  return conv_round((size_t)(k->o * weights_ld(k) * k->wide));
 }
 
 /* Part number `part` of some groups; a part is so many whole lines. */
@@ -135,7 +128,7 @@ static void weights_run(const conv_plan *k, const limn_step *s,
   weights_tile t = {.k = k, .g = &g, .windows = limn_cpu_take(cpu, &slot)};
   t.copy = t.windows + weights_windows_size(k);
   t.parts = t.copy + weights_copy_size(k);
-  t.rest = t.parts + weights_round((int64_t)limn_conv_parts_size(k));
+  t.rest = t.parts + conv_round(limn_conv_parts_size(k));
   limn_conv_pass(k, 0, &g, &at);
   for (; t0 < t1; t0++) {
     int64_t chunk = t0 % k->chunks, part = t0 / k->chunks / k->G, c;
@@ -200,7 +193,7 @@ static void weights_end(const conv_plan *k, const limn_step *s,
                         const limn_bind *b, int64_t t0, int64_t t1) {
   const char *sums = limn_conv_shared(k, b, s);
   char *out = limn_cpu_at(b, &s->out[0]);
-  int64_t rows = k->c * k->taps, each = (rows + SUM - 1) / SUM;
+  int64_t rows = k->c * k->taps, each = conv_ceil(rows, SUM);
   for (; t0 < t1; t0++) {
     int64_t r = t0 % each * SUM, n = LIMN_MIN(SUM, rows - r);
     for (int64_t i = 0; i < k->o; i += SOME)
@@ -215,16 +208,17 @@ static void weights_end(const conv_plan *k, const limn_step *s,
 static void weights_cut(conv_plan *k) {
   if (k->how == CONV_DIRECT) {
     k->groups = LIMN_MIN(k->G, GROUPS);
-    k->chunks = k->tiles = (k->G + k->groups - 1) / k->groups;
+    k->chunks = k->tiles = conv_ceil(k->G, k->groups);
     return;
   }
-  k->cross = k->P < FEW && k->N > 1;
-  k->columns = LIMN_MAX(LIMN_MIN(BLOCK / k->taps, COLUMNS), k->gemm->lanes);
+  k->cross = k->P < CONV_FEW && k->N > 1;
+  k->columns = LIMN_MIN(BLOCK / k->taps, CONV_COLUMNS);
+  k->columns = LIMN_MAX(k->columns, k->gemm->lanes);
   k->columns = k->columns / k->gemm->lanes * k->gemm->lanes;
   k->channels = LIMN_MIN(LIMN_MAX(ROWS / k->taps, 1), k->c);
-  k->chunks = (k->c + k->channels - 1) / k->channels;
-  k->channels = (k->c + k->chunks - 1) / k->chunks;
-  k->chunks = (k->c + k->channels - 1) / k->channels;
+  k->chunks = conv_ceil(k->c, k->channels);
+  k->channels = conv_ceil(k->c, k->chunks);
+  k->chunks = conv_ceil(k->c, k->channels);
   k->tiles = k->chunks * k->G;
 }
 
@@ -233,18 +227,17 @@ void limn_conv_weights_prepare(conv_plan *k) {
   double F = (double)k->N * (double)k->P, work = F * (double)all;
   k->how = limn_conv_direct_suits(k) ? CONV_DIRECT : CONV_PRODUCT;
   weights_cut(k);
-  k->parts = (int64_t)LIMN_MIN(
-      work / (k->how == CONV_DIRECT ? WORK_DIRECT : WORK) / (double)k->tiles,
-      PARTS);
+  k->parts = (int64_t)LIMN_MIN(work / conv_work(k) / (double)k->tiles, PARTS);
   k->parts = LIMN_MAX(LIMN_MIN(k->parts, SUMS / all), 1);
   k->tiles *= k->parts;
   k->shared = (size_t)(k->parts * all * k->wide);
   k->run = k->how == CONV_DIRECT ? weights_run_direct : weights_run;
   k->end = weights_end;
-  k->nend = k->G * ((rows + SUM - 1) / SUM);
+  k->nend = k->G * (conv_ceil(rows, SUM));
   k->end_ns = (double)k->parts * (double)all * 0.5;
   k->scratch = weights_windows_size(k) + weights_copy_size(k) +
-               weights_round((int64_t)limn_conv_parts_size(k)) +
-               (size_t)k->gemm->scratch_size(COLUMNS, k->o) * sizeof(float);
-  k->cost_ns = work / (k->type == CPU_F32 ? 40 : k->type == CPU_F64 ? 20 : 0.5);
+               conv_round(limn_conv_parts_size(k)) +
+               (size_t)k->gemm->scratch_size(CONV_COLUMNS, k->o) *
+                   sizeof(float);
+  k->cost_ns = limn_conv_cost(k, work);
 }
