@@ -96,6 +96,8 @@ int emit_result(emitter *e, uint32_t k, limn_operand *out);
 
 /* emit_group.c */
 int emit_group(emitter *e, int32_t gi);
+
+/* emit_product.c */
 int emit_matmul(emitter *e, limn_ref r, int32_t gi); /* gi -1: no epilogue */
 /* A step with what follows the product r of x and y, whose result is seen as of
  * shape s (`flat`: with its batch dims as rows). *st NULL: nothing to do. */

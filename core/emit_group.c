@@ -1,30 +1,11 @@
 /* Emission of groups: the straight-line code of fused elementwise nodes, as a
- * step of its own, before a reduction, or after a matrix product. */
-#include "emit.h"
-
-/* The group being emitted. */
-typedef struct {
-  emitter *e;
-  limn_fuse_group *G;
-  int32_t gi;
-  limn_shape shape; /* of the iteration; a product's may be flattened */
-  bool flat;        /* [batch, M, N] seen as [batch * M, N] */
-  bool permute;     /* reduction: kept dims come first */
-  int order[LIMN_MAXDIM];
-  limn_instr *code;
-  int n, cap;
-  limn_operand in[LIMN_STEP_IN];
-  limn_ref in_of[LIMN_STEP_IN];
-  int16_t in_instr[LIMN_STEP_IN];
-  int nin;
-  limn_operand out[LIMN_STEP_OUT];
-  int nout;
-  int bias; /* index in `in` of a product's bias: 2, or 0 for none */
-} coder;
+ * step of its own or before a reduction; emit_product.c has what comes after a
+ * product. */
+#include "emit_code.h"
 
 /* -- Instructions -- */
 
-static int code_push(coder *k, limn_instr i, int *at) {
+int code_push(coder *k, limn_instr i, int *at) {
   if (k->n == k->cap)
     return limn_fail(k->e->c, LIMN_ESIZE, "a fused group grew too large");
   *at = k->n;
@@ -221,7 +202,7 @@ static int code_node(coder *k, limn_ref r, int *at) {
   return code_elementwise(k, r, at);
 }
 
-static int code_store(coder *k, int x, const limn_operand *o) {
+int code_store(coder *k, int x, const limn_operand *o) {
   limn_instr i = {LIMN_I_STORE, o->dtype, 0, (uint16_t)x, 0, 0,
                   (uint16_t)k->nout};
   int at = 0;
@@ -229,8 +210,7 @@ static int code_store(coder *k, int x, const limn_operand *o) {
   return code_push(k, i, &at);
 }
 
-/* All members but a reducing root. A product's bias was put aside already. */
-static int code_members(coder *k, limn_ref skip) {
+int code_members(coder *k, limn_ref skip) {
   emitter *e = k->e;
   int x = 0;
   for (limn_ref r = e->head[k->gi]; r; r = e->member[r - 1]) {
@@ -242,7 +222,7 @@ static int code_members(coder *k, limn_ref skip) {
   return 0;
 }
 
-static int code_init(coder *k, emitter *e, int32_t gi) {
+int code_init(coder *k, emitter *e, int32_t gi) {
   memset(k, 0, sizeof *k);
   k->e = e;
   k->gi = gi;
@@ -254,7 +234,7 @@ static int code_init(coder *k, emitter *e, int32_t gi) {
   return k->code ? 0 : LIMN_EMEM;
 }
 
-static int code_finish(coder *k, limn_step *s) {
+int code_finish(coder *k, limn_step *s) {
   s->group = limn_arena_alloc(k->e->a, sizeof *s->group);
   if (!s->group) return LIMN_EMEM;
   s->group->code = k->code;
@@ -356,62 +336,79 @@ static int reduce_mask(emitter *e, limn_ref root, bool *mask) {
   return 0;
 }
 
-static int emit_reduction(emitter *e, int32_t gi) {
-  coder k;
-  limn_step *s;
-  limn_operand out, sum;
-  limn_ref root = e->f->groups[gi].root;
+/* Kept dims come first in the order of the iteration; how many they are. */
+static int reduce_order(coder *k, const bool *mask, int nd) {
+  int nkeep = 0;
+  k->permute = true;
+  for (int d = 0; d < nd; d++)
+    if (!mask[d]) k->order[nkeep++] = d;
+  for (int d = 0, j = nkeep; d < nd; d++)
+    if (mask[d]) k->order[j++] = d;
+  return nkeep;
+}
+
+/* The operand: as memory, or else *at is the instruction that gives it. */
+static int reduce_input(coder *k, limn_ref root, int *at) {
+  emitter *e = k->e;
   limn_arg x = limn_node_args(e->g, root)[0];
   limn_ref xr = emit_canon(e, x);
+  *at = -1;
+  if (e->f->group[xr - 1] != k->gi && !e->f->again[xr - 1]) {
+    LIMN_TRY(emit_operand(e, x, &k->in[0]));
+    k->nin = 1;
+    return code_spread(k, &k->in[0], xr);
+  }
+  LIMN_TRY(code_members(k, root));
+  LIMN_TRY(code_operand(k, x, emit_type(e, xr)->dtype, at));
+  return k->nin == 0 ? reduce_shape_input(k) : 0;
+}
+
+/* The step, whose result lies dense with the kept dims alone. at: the operand's
+ * instruction, where it is no memory, else -1. */
+static int reduce_step(coder *k, limn_ref root, int nkeep, int at,
+                       const limn_operand *sum) {
+  emitter *e = k->e;
+  int op = limn_graph_node(e->g, root)->op;
+  limn_ref x = emit_canon(e, limn_node_args(e->g, root)[0]);
+  const limn_type *xt = emit_type(e, x);
+  limn_operand out = *sum;
+  int64_t kept[LIMN_MAXDIM];
+  limn_step *s;
+  LIMN_TRY(emit_step(e, LIMN_STEP_REDUCE, op == OP_fold_like ? OP_sum : op,
+                     k->nin, 1, root, &s));
+  s->nkeep = (uint8_t)nkeep;
+  if (at >= 0) {
+    limn_instr store = {LIMN_I_STORE, xt->dtype, 0, (uint16_t)at, 0, 0, 0};
+    LIMN_TRY(code_push(k, store, &at));
+    LIMN_TRY(code_finish(k, s));
+  }
+  for (int i = 0; i < k->nin; i++) emit_set(e, s, false, i, &k->in[i]);
+  for (int d = 0; d < nkeep; d++) kept[d] = xt->shape.d[k->order[d]];
+  limn_view_dense(&out.v, nkeep, kept);
+  emit_set(e, s, true, 0, &out);
+  return 0;
+}
+
+static int emit_reduction(emitter *e, int32_t gi) {
+  coder k;
+  limn_operand out, sum;
+  limn_ref root = e->f->groups[gi].root;
   const limn_node *n = limn_graph_node(e->g, root);
-  const limn_type *xt = emit_type(e, xr), *t = emit_type(e, root);
-  bool fused = e->f->group[xr - 1] == gi || e->f->again[xr - 1];
+  const limn_type *t = emit_type(e, root);
+  const limn_type *xt =
+      emit_type(e, emit_canon(e, limn_node_args(e->g, root)[0]));
   bool mask[LIMN_MAXDIM];
-  int nkeep = 0, nd = xt->shape.ndim, at = 0;
-  int acc = n->op == OP_fold_like ? xt->dtype : t->dtype;
+  int nkeep, at, acc = n->op == OP_fold_like ? xt->dtype : t->dtype;
   LIMN_TRY(code_init(&k, e, gi));
   LIMN_TRY(reduce_mask(e, root, mask));
-  k.permute = true;
-  for (int d = 0; d < nd; d++)
-    if (!mask[d]) k.order[nkeep++] = d;
-  for (int d = 0, j = nkeep; d < nd; d++)
-    if (mask[d]) k.order[j++] = d;
-  if (fused) {
-    LIMN_TRY(code_members(&k, root));
-    LIMN_TRY(code_operand(&k, x, xt->dtype, &at));
-    if (k.nin == 0) LIMN_TRY(reduce_shape_input(&k));
-  } else {
-    LIMN_TRY(emit_operand(e, x, &k.in[0]));
-    LIMN_TRY(code_spread(&k, &k.in[0], xr));
-    k.nin = 1;
-  }
-  if (acc == t->dtype) {
-    LIMN_TRY(emit_dest(e, root, &out));
-    sum = out;
-  } else {
+  nkeep = reduce_order(&k, mask, xt->shape.ndim);
+  LIMN_TRY(reduce_input(&k, root, &at));
+  if (acc == t->dtype)
+    LIMN_TRY(emit_dest(e, root, &sum));
+  else
     LIMN_TRY(emit_temp(e, acc, &t->shape, &sum));
-  }
-  if (limn_numel(t->shape.ndim, t->shape.d) > 0) {
-    limn_instr store = {LIMN_I_STORE, 0, 0, 0, 0, 0, 0};
-    LIMN_TRY(emit_step(e, LIMN_STEP_REDUCE,
-                       n->op == OP_fold_like ? OP_sum : n->op, k.nin, 1, root,
-                       &s));
-    s->nkeep = (uint8_t)nkeep;
-    if (fused) {
-      int pos;
-      store.a = (uint16_t)at;
-      store.dtype = xt->dtype;
-      LIMN_TRY(code_push(&k, store, &pos));
-      LIMN_TRY(code_finish(&k, s));
-    }
-    for (int i = 0; i < k.nin; i++) emit_set(e, s, false, i, &k.in[i]);
-    /* The result lies dense with the kept dims alone. */
-    limn_operand o = sum;
-    limn_shape kept = {nkeep, {0}};
-    for (int d = 0; d < nkeep; d++) kept.d[d] = xt->shape.d[k.order[d]];
-    limn_view_dense(&o.v, kept.ndim, kept.d);
-    emit_set(e, s, true, 0, &o);
-  }
+  if (limn_numel(t->shape.ndim, t->shape.d) > 0)
+    LIMN_TRY(reduce_step(&k, root, nkeep, at, &sum));
   if (acc == t->dtype) return 0;
   LIMN_TRY(emit_dest(e, root, &out));
   return emit_copy(e, &sum, &out, root);
@@ -424,185 +421,4 @@ int emit_group(emitter *e, int32_t gi) {
     return emit_matmul(e, G->product, gi);
   if (G->product) return emit_conv(e, G->product, gi);
   return emit_plain_group(e, gi);
-}
-
-/* -- Matrix products -- */
-
-/* An operand as [batch..., rows, cols]: vectors get a dim, `trans` swaps. */
-static void matmul_view(limn_view *v, bool left, bool trans) {
-  if (v->ndim == 1) {
-    int at = left ? 0 : 1;
-    v->d[1] = v->d[0], v->s[1] = v->s[0];
-    v->d[at] = 1, v->s[at] = 0;
-    v->ndim = 2;
-    return;
-  }
-  if (trans) {
-    int n = v->ndim;
-    int64_t d = v->d[n - 1], s = v->s[n - 1];
-    v->d[n - 1] = v->d[n - 2], v->s[n - 1] = v->s[n - 2];
-    v->d[n - 2] = d, v->s[n - 2] = s;
-  }
-}
-
-static bool matmul_unit(const limn_view *v) {
-  int n = v->ndim;
-  return v->s[n - 1] == 1 || v->s[n - 2] == 1 || v->d[n - 1] == 1 ||
-         v->d[n - 2] == 1;
-}
-
-/* Batch dims of v broadcast to those of `shape`. */
-static void matmul_batch(limn_view *v, const limn_shape *shape, int nbatch) {
-  limn_view out = *v;
-  int own = v->ndim - 2;
-  for (int d = 0; d < nbatch; d++) {
-    int from = d - (nbatch - own);
-    out.d[d] = shape->d[d];
-    out.s[d] = from < 0 || v->d[from] == 1 ? 0 : v->s[from];
-  }
-  for (int d = 0; d < 2; d++) {
-    out.d[nbatch + d] = v->d[own + d];
-    out.s[nbatch + d] = v->s[own + d];
-  }
-  out.ndim = nbatch + 2;
-  *v = out;
-}
-
-static int matmul_operand(emitter *e, limn_ref r, int i, int dtype, bool left,
-                          limn_operand *o) {
-  const limn_arg *a = limn_node_args(e->g, r);
-  limn_type args[LIMN_MAXARGS];
-  LIMN_TRY(emit_operand(e, a[i], o));
-  LIMN_TRY(emit_args(e, r, args, e->pool));
-  if (o->dtype != dtype) LIMN_TRY(emit_dense(e, o, dtype, r));
-  matmul_view(&o->v, left, args[2 + i].i);
-  if (matmul_unit(&o->v)) return 0;
-  return emit_dense(e, o, dtype, r);
-}
-
-/* [batch, M, K] x [K, N] is one product of batch * M rows when x allows. */
-static bool matmul_flatten(limn_operand *x, const limn_operand *y,
-                           limn_shape *s) {
-  limn_view v;
-  limn_shape two = {2, {1, 0}};
-  int n = x->v.ndim;
-  if (s->ndim < 3 || y->v.ndim != 2 || n != s->ndim) return false;
-  for (int d = 0; d < n - 1; d++) two.d[0] *= x->v.d[d];
-  two.d[1] = x->v.d[n - 1];
-  if (!limn_view_reshape(&x->v, &two, &v) || !matmul_unit(&v)) return false;
-  x->v = v;
-  s->d[1] = s->d[s->ndim - 1];
-  s->d[0] = two.d[0];
-  s->ndim = 2;
-  return true;
-}
-
-/* If the product's only use is `product + vector over N`, that is a bias. */
-static int matmul_bias(coder *k, limn_ref m, limn_ref first) {
-  emitter *e = k->e;
-  const limn_node *n = limn_graph_node(e->g, first);
-  const limn_arg *a = limn_node_args(e->g, first);
-  limn_operand o;
-  int64_t width = k->shape.d[k->shape.ndim - 1];
-  limn_ref b;
-  int at = 0;
-  if (n->op != OP_add || !emit_is_tensor(e, a[0]) || !emit_is_tensor(e, a[1]))
-    return 0;
-  b = emit_canon(e, a[emit_canon(e, a[0]) == m ? 1 : 0]);
-  if (emit_canon(e, a[0]) == emit_canon(e, a[1])) return 0;
-  if (emit_canon(e, a[0]) != m && emit_canon(e, a[1]) != m) return 0;
-  if (e->f->group[b - 1] == k->gi || e->val[b - 1].state != EMIT_MEM) return 0;
-  LIMN_TRY(emit_operand(e, limn_aref(b), &o));
-  if (o.dtype != emit_type(e, m)->dtype || o.v.ndim < 1) return 0;
-  for (int d = 0; d < o.v.ndim - 1; d++)
-    if (o.v.d[d] != 1) return 0;
-  if (o.v.d[o.v.ndim - 1] != width || (o.v.s[o.v.ndim - 1] != 1 && width > 1))
-    return 0;
-  o.v.d[0] = width, o.v.s[0] = 1, o.v.ndim = 1;
-  k->in[2] = o;
-  k->bias = 2;
-  at = e->instr[m - 1];
-  e->instr[first - 1] = at;
-  e->instr_stamp[first - 1] = e->stamp;
-  return 0;
-}
-
-/* How many members of the group read m, and the last that does. */
-static int matmul_users(emitter *e, int32_t gi, limn_ref m, limn_ref *user) {
-  int n = 0;
-  for (limn_ref r = e->head[gi]; r; r = e->member[r - 1]) {
-    const limn_node *nd = limn_graph_node(e->g, r);
-    for (int i = 0; i < nd->nargs; i++) {
-      limn_arg a = limn_node_args(e->g, r)[i];
-      if (emit_is_tensor(e, a) && emit_canon(e, a) == m) n++, *user = r;
-    }
-  }
-  return n;
-}
-
-/* A bias is looked for in products of matrices, where it comes as a vector. */
-static int product_epilogue(coder *k, emitter *e, limn_ref m, int32_t gi,
-                            bool flat, const limn_shape *s) {
-  limn_instr load = {LIMN_I_LOAD, emit_type(e, m)->dtype,
-                     emit_type(e, m)->dtype, 0, 0, 0, 0};
-  limn_ref user = 0;
-  int at = 0;
-  LIMN_TRY(code_init(k, e, gi));
-  k->flat = flat;
-  k->shape = *s;
-  k->nin = 3; /* x, y and the bias come first */
-  LIMN_TRY(code_push(k, load, &at));
-  e->instr[m - 1] = at;
-  e->instr_stamp[m - 1] = e->stamp;
-  if (limn_graph_node(e->g, m)->op == OP_matmul &&
-      matmul_users(e, gi, m, &user) == 1)
-    LIMN_TRY(matmul_bias(k, m, user));
-  return code_members(k, 0);
-}
-
-int emit_product(emitter *e, limn_ref r, int32_t gi, int kind,
-                 const limn_operand *x, const limn_operand *y,
-                 const limn_shape *s, bool flat, limn_step **st) {
-  limn_ref root = gi < 0 ? r : e->f->groups[gi].root;
-  limn_operand out;
-  coder k = {0};
-  *st = NULL;
-  if (gi >= 0) LIMN_TRY(product_epilogue(&k, e, r, gi, flat, s));
-  LIMN_TRY(emit_dest(e, root, &out));
-  limn_view_dense(&out.v, s->ndim, s->d);
-  if (limn_numel(s->ndim, s->d) == 0) return 0;
-  LIMN_TRY(emit_step(e, kind, limn_graph_node(e->g, r)->op,
-                     gi < 0 ? 2 : LIMN_MAX(k.nin, 3), 1, root, st));
-  emit_set(e, *st, false, 0, x);
-  emit_set(e, *st, false, 1, y);
-  (*st)->bias = k.bias != 0;
-  for (int i = k.bias ? 2 : 3; i < k.nin; i++)
-    emit_set(e, *st, false, i, &k.in[i]);
-  emit_set(e, *st, true, 0, &out);
-  if (gi < 0 || k.n == 1) return 0; /* nothing after the product (and bias) */
-  if (e->instr[root - 1] == 0) return 0;
-  k.nout = 0;
-  LIMN_TRY(code_store(&k, e->instr[root - 1], &out));
-  return code_finish(&k, *st);
-}
-
-int emit_matmul(emitter *e, limn_ref r, int32_t gi) {
-  const limn_type *t = emit_type(e, r);
-  limn_operand x, y;
-  limn_shape s = t->shape;
-  limn_step *st;
-  bool flat;
-  int nbatch;
-  LIMN_TRY(matmul_operand(e, r, 0, t->dtype, true, &x));
-  LIMN_TRY(matmul_operand(e, r, 1, t->dtype, false, &y));
-  /* The result's shape with the dims that vectors lost. */
-  nbatch = LIMN_MAX(x.v.ndim, y.v.ndim) - 2;
-  s.d[nbatch] = x.v.d[x.v.ndim - 2];
-  s.d[nbatch + 1] = y.v.d[y.v.ndim - 1];
-  s.ndim = nbatch + 2;
-  flat = matmul_flatten(&x, &y, &s);
-  if (flat) nbatch = 0;
-  matmul_batch(&x.v, &s, nbatch);
-  matmul_batch(&y.v, &s, nbatch);
-  return emit_product(e, r, gi, LIMN_STEP_MATMUL, &x, &y, &s, flat, &st);
 }
