@@ -5,8 +5,6 @@
 
 #include "cpu_isa.h"
 
-enum { FORMED = 2 }; /* cell->derived_layout */
-
 extern const limn_conv_kernels limn_conv_base;
 #if defined(__x86_64__) && defined(__GNUC__)
 extern const limn_conv_kernels limn_conv_avx2, limn_conv_avx512;
@@ -23,50 +21,16 @@ const limn_conv_kernels *limn_conv_select(int isa) {
 
 /* -- Weights in another form -- */
 
-static bool conv_kept(const conv_plan *k, const limn_derived *d,
-                      uint64_t version) {
-  return d->data && d->version == version && d->layout == FORMED &&
-         !memcmp(d->data, &k->head, sizeof k->head);
-}
-
-/* Where a copy of this version is kept, if it is of this form. */
-static limn_derived *conv_derived(const conv_plan *k, const limn_bind *b,
-                                  const limn_step *s) {
-  const limn_slot *slot = &b->slot[s->in[1].slot];
-  limn_cell *cell = slot->cell;
-  limn_loop_value *loop = slot->loop;
-  if (!k->keeps) return NULL;
-  if (cell && conv_kept(k, &cell->derived, cell->version))
-    return &cell->derived;
-  if (loop && conv_kept(k, &loop->derived, loop->version))
-    return &loop->derived;
-  return NULL;
+static limn_cpu_copy conv_copy(const conv_plan *k) {
+  return (limn_cpu_copy){CPU_FORMED, &k->head, sizeof k->head};
 }
 
 void *limn_conv_shared(const conv_plan *k, const limn_bind *b,
                        const limn_step *s) {
-  const limn_derived *d = conv_derived(k, b, s);
-  if (d) return (char *)d->data + sizeof k->head;
-  return limn_cpu_bound(b)->shared;
-}
-
-/* Room for a copy with the cell. Without memory the run does without. */
-static bool conv_keep(const conv_plan *k, const limn_bind *b, limn_derived *d,
-                      uint64_t version) {
-  size_t size = sizeof k->head + k->shared;
-  if (d->data && d->version == version) return false; /* another step's */
-  if (d->data && d->size != size) {
-    limn_realloc(b->c, d->data, d->size, 0, 64);
-    d->data = NULL;
-    d->size = 0;
-  }
-  if (!d->data) d->data = limn_realloc(b->c, NULL, 0, size, 64);
-  if (!d->data) return false;
-  memcpy(d->data, &k->head, sizeof k->head);
-  d->size = size;
-  d->version = version;
-  d->layout = FORMED;
-  return true;
+  limn_cpu_copy copy = conv_copy(k);
+  void *p = NULL;
+  if (k->keeps) p = limn_cpu_kept(&b->slot[s->in[1].slot], &copy);
+  return p ? p : limn_cpu_bound(b)->shared;
 }
 
 /* -- What surrounds the tiles -- */
@@ -86,12 +50,10 @@ static void conv_job_run(void *arg, int64_t t0, int64_t t1) {
 int limn_cpu_conv_begin(const limn_step *s, const limn_bind *b) {
   const conv_plan *k = s->code;
   const limn_slot *slot = &b->slot[s->in[1].slot];
+  limn_cpu_copy copy = conv_copy(k);
   conv_job j = {k, s, b, k->begin};
-  if (!k->begin || conv_derived(k, b, s)) return 0;
-  if (k->keeps && slot->cell)
-    conv_keep(k, b, &slot->cell->derived, slot->cell->version);
-  if (k->keeps && slot->loop && !conv_derived(k, b, s))
-    conv_keep(k, b, &slot->loop->derived, slot->loop->version);
+  if (!k->begin || (k->keeps && limn_cpu_kept(slot, &copy))) return 0;
+  if (k->keeps) limn_cpu_keep(b->c, slot, &copy, k->shared);
   return limn_cpu_spread(b->c, k->nbegin, k->begin_ns, conv_job_run, &j);
 }
 

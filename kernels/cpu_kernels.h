@@ -164,6 +164,21 @@ static inline int64_t limn_cpu_index(const limn_step *s, const limn_bind *b,
   return 0;
 }
 
+/* A copy of weights in another form (cpu_keep.c): limn_derived's layout, and
+ * what it is a copy of, which stands before it. */
+enum { CPU_PACKED = 1, CPU_FORMED };
+typedef struct {
+  int layout;
+  const void *head;
+  size_t size; /* of the head; keeps the copy aligned */
+} limn_cpu_copy;
+/* The copy that is valid in this run, or NULL. */
+void *limn_cpu_kept(const limn_slot *slot, const limn_cpu_copy *want);
+/* Where none is: room for one of so many bytes, to be filled at once. NULL: the
+ * value is no cell's and no loop's, or there is no memory or no place. */
+void *limn_cpu_keep(limn_context *c, const limn_slot *slot,
+                    const limn_cpu_copy *want, size_t bytes);
+
 /* What follows a product: a program, with collapsed views of out and of the
  * inputs from in[3] on. */
 typedef struct {

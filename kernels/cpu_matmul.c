@@ -7,16 +7,15 @@
  * of threads. What is added to a product is added in the kernel's registers;
  * the rest of the epilogue runs over a tile's rows while they are in cache.
  *
- * A right operand that is a cell's value is kept packed with the cell from the
- * second run on that sees the same version of it. */
+ * A right operand that is a cell's value is kept packed with the cell, by its
+ * version (cpu_keep.c). */
 #include "cpu_matmul.h"
 
 enum {
   ONE = 200000,      /* products up to so many multiplications stay whole */
   ROWS = 256,        /* of a tile */
   COLUMNS = 256,
-  ENOUGH = 8,        /* tiles that a product is cut into if it can be */
-  PACKED = 1         /* cell->derived_layout */
+  ENOUGH = 8         /* tiles that a product is cut into if it can be */
 };
 static const double matmul_blas = 1e9; /* M*N*K from which OpenBLAS is faster */
 
@@ -38,22 +37,14 @@ static void matmul_epilogue(const matmul_tile *t, const limn_step *s,
 
 /* -- running -- */
 
-/* The packed copy, if it is of this version and this view. */
-static const float *matmul_copy(const cpu_matmul *k, const limn_derived *d,
-                                uint64_t version) {
-  if (!d->data || d->version != version || d->layout != PACKED) return NULL;
-  if (memcmp(d->data, &k->head, sizeof k->head)) return NULL;
-  return (const float *)((const char *)d->data + sizeof k->head);
+static limn_cpu_copy matmul_copy(const cpu_matmul *k) {
+  return (limn_cpu_copy){CPU_PACKED, &k->head, sizeof k->head};
 }
 
+/* The packed copy, if it is of this version and this view. */
 static const float *matmul_packed(const cpu_matmul *k, const limn_slot *slot) {
-  const limn_cell *cell = slot->cell;
-  const limn_loop_value *loop = slot->loop;
-  const float *p = NULL;
-  if (!k->keeps) return NULL;
-  if (cell) p = matmul_copy(k, &cell->derived, cell->version);
-  if (!p && loop) p = matmul_copy(k, &loop->derived, loop->version);
-  return p;
+  limn_cpu_copy copy = matmul_copy(k);
+  return k->keeps ? limn_cpu_kept(slot, &copy) : NULL;
 }
 
 static void matmul_product(const matmul_tile *t, limn_cpu *cpu) {
@@ -129,40 +120,20 @@ static void matmul_run_one(const limn_step *s, const limn_bind *b, int64_t t0,
   if (k->after.prog) matmul_epilogue(&t, s, b, 0);
 }
 
-/* Without memory the product does without. */
-static void matmul_keep(const cpu_matmul *k, const limn_step *s,
-                        const limn_bind *b, limn_derived *d, uint64_t version) {
-  size_t size = sizeof k->head +
-                (size_t)k->gemm->packed_size(k->K, k->N) * sizeof(float);
-  char *p = d->data;
-  if (p && d->size != size) {
-    limn_realloc(b->c, p, d->size, 0, 64);
-    d->data = p = NULL;
-    d->size = 0;
-  }
-  if (!p) p = limn_realloc(b->c, NULL, 0, size, 64);
-  if (!p) return;
-  memcpy(p, &k->head, sizeof k->head);
-  k->gemm->pack(k->K, k->N,
-                (const float *)(const void *)limn_cpu_at(b, &s->in[1]),
-                k->brs, k->bcs, (float *)(void *)(p + sizeof k->head));
-  *d = (limn_derived){p, size, version, PACKED};
-}
-
 /* A new version is packed at once: packed and unpacked products may differ in
- * the last bits, and a run repeated gives the same ones. A copy that is valid
- * for another view is left alone: two steps would else take turns. */
+ * the last bits, and a run repeated gives the same ones. */
 void limn_cpu_matmul_begin(const limn_step *s, const limn_bind *b) {
   cpu_matmul *k = s->code;
   const limn_slot *slot = &b->slot[s->in[1].slot];
-  limn_cell *cell = slot->cell;
-  limn_loop_value *loop = slot->loop;
-  if (!k->keeps) return;
-  if (cell && !(cell->derived.data && cell->derived.version == cell->version))
-    matmul_keep(k, s, b, &cell->derived, cell->version);
-  if (!loop || matmul_packed(k, slot)) return;
-  if (loop->derived.version != loop->version)
-    matmul_keep(k, s, b, &loop->derived, loop->version);
+  limn_cpu_copy copy = matmul_copy(k);
+  float *p;
+  if (!k->keeps || limn_cpu_kept(slot, &copy)) return;
+  p = limn_cpu_keep(b->c, slot, &copy,
+                    (size_t)k->gemm->packed_size(k->K, k->N) * sizeof *p);
+  if (p)
+    k->gemm->pack(k->K, k->N,
+                  (const float *)(const void *)limn_cpu_at(b, &s->in[1]),
+                  k->brs, k->bcs, p);
 }
 
 /* -- preparing -- */
