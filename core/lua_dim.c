@@ -163,6 +163,18 @@ static int dim_compare(lua_State *L) {
   return 1;
 }
 
+/* Of what is no size: a tensor's item, all else as it is. */
+static int dim_item(limn_lua *st, lua_State *L) {
+  lua_settop(L, 1);
+  if (!limn_lua_to(st, L, 1, LIMN_U_TENSOR) &&
+      !limn_lua_to(st, L, 1, LIMN_U_CELL))
+    return 1;
+  lua_getfield(L, 1, "item");
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
 /* value(n): the number (or dtype, boolean) itself, with a guard in a trace */
 static int dim_value(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
@@ -171,17 +183,7 @@ static int dim_value(lua_State *L) {
   limn_arg a[2];
   const limn_type *hint;
   limn_type known;
-  if (!limn_lua_dim(st, L, 1)) {
-    if (limn_lua_to(st, L, 1, LIMN_U_TENSOR) ||
-        limn_lua_to(st, L, 1, LIMN_U_CELL)) {
-      lua_getfield(L, 1, "item");
-      lua_pushvalue(L, 1);
-      lua_call(L, 1, 1);
-      return 1;
-    }
-    lua_settop(L, 1);
-    return 1;
-  }
+  if (!limn_lua_dim(st, L, 1)) return dim_item(st, L);
   limn_lua_value(st, L, 1, &v);
   if (!t || v.trace != t)
     return limn_lua_fail(st, L, NULL, "a size of a trace is used outside it");
