@@ -151,7 +151,7 @@ E1(gelu_tanh, "", FLT, REAL, "x:T", a * K(0.5) * (K(1) + tanh(K(0.79788456080286
 E1(selu,   "", FLT, NZ,   "x:T", a > K(0) ? K(1.0507009873554804934) * a : K(1.7580993408473768599) * expm1(a),
    WHERE(GT(a, N(0)), MUL(g, N(1.0507009873554804934)), MUL(g, ADD(y, N(1.7580993408473768599)))), "Self-normalising elu.")
 E1(hardswish, "", FLT, REAL, "x:T", a * MIN(MAX(a + K(3), K(0)), K(6)) / K(6),
-   WHERE(LT(a, N(-3)), N(0), WHERE(GT(a, N(3)), g, MUL(g, ADD(DIV(a, N(3)), N(0.5))))), "x * clamp(x + 3, 0, 6) / 6.")
+   WHERE(LE(a, N(-3)), N(0), WHERE(GE(a, N(3)), g, MUL(g, ADD(DIV(a, N(3)), N(0.5))))), "x * clamp(x + 3, 0, 6) / 6.")
 E1(hardsigmoid, "", FLT, REAL, "x:T", MIN(MAX(a + K(3), K(0)), K(6)) / K(6),
    WHERE(LT(ABS_(a), N(3)), DIV(g, N(6)), N(0)), "clamp(x + 3, 0, 6) / 6.")
 E1(isnan,  "", TST, REAL, "x:T", a != a,              NONE, "Whether x is NaN.")

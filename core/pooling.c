@@ -133,17 +133,19 @@ static limn_arg pool_spread(const pool_call *p, const limn_arg *part) {
 }
 
 /* What each part of the windows gets: all of g, or where it is the first of
- * the largest. */
+ * the largest, which is NaN where there is one. */
 static void pool_parts(const pool_call *p, limn_arg y, limn_arg g,
                        limn_arg *part) {
   limn_builder *b = p->b;
   limn_arg taken = limn_none(), zero = limn_areal(0);
   for (int64_t j = 0; j < p->kernel && !b->rc; j++) {
-    limn_arg best;
+    limn_arg x, best;
     part[j] = g;
     if (p->sum) continue;
-    best = pool_part(p, j, limn_none());
-    best = limn_calc2(b, OP_eq, best, y);
+    x = pool_part(p, j, limn_none());
+    best = limn_calc2(b, OP_ne, x, x);
+    x = limn_calc2(b, OP_eq, x, y);
+    best = limn_calc2(b, OP_logical_or, x, best);
     part[j] = WHERE(best, g, zero);
     if (j) part[j] = WHERE(taken, zero, part[j]);
     taken = j ? limn_calc2(b, OP_logical_or, taken, best) : best;

@@ -53,6 +53,9 @@ static void loops_pool(const limn_view *v, const float *x,
   }
 }
 
+/* Whether x is the largest, m, of its window: NaN is larger than all. */
+#define POOL_IS(x, m) ((x) == (m) || (x) != (x))
+
 /* Windows of 2 x 2 that do not overlap, in two rows: `d` is what is left of the
  * gradient after each place. */
 static void pool_back_pairs(const float *restrict a, const float *restrict b,
@@ -71,13 +74,13 @@ static void pool_back_pairs(const float *restrict a, const float *restrict b,
     for (j = 0; j < some; j++) part[3][j] = q[2 * j + 1];
     for (j = 0; j < some; j++) {
       float m = y[at + j], d = g[at + j], d1, d2, d3;
-      to[0][j] = part[0][j] == m ? d : 0;
-      d1 = part[0][j] == m ? 0 : d;
-      to[1][j] = part[1][j] == m ? d1 : 0;
-      d2 = part[1][j] == m ? 0 : d1;
-      to[2][j] = part[2][j] == m ? d2 : 0;
-      d3 = part[2][j] == m ? 0 : d2;
-      to[3][j] = part[3][j] == m ? d3 : 0;
+      to[0][j] = POOL_IS(part[0][j], m) ? d : 0;
+      d1 = POOL_IS(part[0][j], m) ? 0 : d;
+      to[1][j] = POOL_IS(part[1][j], m) ? d1 : 0;
+      d2 = POOL_IS(part[1][j], m) ? 0 : d1;
+      to[2][j] = POOL_IS(part[2][j], m) ? d2 : 0;
+      d3 = POOL_IS(part[2][j], m) ? 0 : d2;
+      to[3][j] = POOL_IS(part[3][j], m) ? d3 : 0;
     }
     for (j = 0; j < some; j++) t[2 * j] = to[0][j], t[2 * j + 1] = to[1][j];
     for (j = 0; j < some; j++) l[2 * j] = to[2][j], l[2 * j + 1] = to[3][j];
@@ -101,7 +104,7 @@ static void loops_pool_back(const limn_view *v, const float *x, const float *y,
       int64_t k = 0, n = v->d[3] * v->d[4], from = at + j * v->s[2], p = from;
       for (; k < n; k++) {
         p = from + k / v->d[4] * v->s[3] + k % v->d[4];
-        if (x[p] == y[j]) break;
+        if (POOL_IS(x[p], y[j])) break;
       }
       if (k < n) out[p] += g[j];
     }

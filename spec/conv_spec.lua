@@ -382,6 +382,19 @@ describe("Pools", function()
     U.equal(y, {-1, 0 / 0, -4})
   end)
 
+  it("give NaN the gradient of its windows", function()
+    local x = limn.arange(1, 16):to "float32":reshape(1, 1, 4, 4)
+    x[{1, 1, 2, 2}] = 0 / 0
+    for _, o in ipairs {{2, 1}, {3, 1}, {{kernel = 3, stride = 1}, 4}} do
+      local g = limn.trace(limn.grad(function(v)
+        return nn.max_pool2d(v, o[1]):sum()
+      end), x)
+      U.each_device(function(dev)
+        assert.are.equal(o[2], g(x:to(dev)):at(1, 1, 2, 2))
+      end)
+    end
+  end)
+
   it("average with and without their margins", function()
     local x = limn.tensor({1, 2, 3, 4}):reshape(1, 1, 4)
     local o = {stride = 2, padding = 1}

@@ -122,10 +122,12 @@ it("cosine_similarity of a vector of zeros has a gradient", function()
   end
 end)
 
-it("slopes on the bounds of hardtanh, relu6 and celu are PyTorch's", function()
+it("slopes on the bounds of hardtanh, relu6, hardswish and celu are PyTorch's",
+   function()
   for _, case in ipairs {
     {nn.hardtanh, {-1, 0, 1, 2}, {0, 1, 0, 0}},
     {nn.relu6, {0, 3, 6, -1}, {0, 1, 0, 0}},
+    {nn.hardswish, {-3, 3, -4, 4}, {0, 1, 0, 1}},
     {nn.celu, {0, 1, 0, 2}, {1, 1, 1, 1}},
   } do
     for _, d in ipairs(slopes(limn.tensor(case[2]), case[1])) do
