@@ -2,6 +2,7 @@
  * The interface with descriptors is used, which versions 8 and 9 both have. A
  * convolution of one dim is one of two, the first of which has size 1. */
 #include <limits.h>
+#include <stdio.h>
 
 #include "dev_cuda.h"
 
@@ -23,41 +24,87 @@ typedef struct {
 static const cuda_symbol dnn_symbols[] = {CUDNN_FUNCTIONS(DNN_SYMBOL){NULL, 0}};
 #undef DNN_SYMBOL
 
-static void dnn_load(limn_context *c, cuda_libs *l) {
-  static const char *const names[] = {"libcudnn.so.9", "libcudnn.so.8",
-                                      "libcudnn.so"};
-  const char *named = c->flags.cudnn_lib, *missing;
+/* cuDNN is in parts. Its library loads one when something in it is first
+ * called, and ends the process where that fails: so all that convolutions need
+ * are loaded beforehand, from beside the library or from where others lie. */
+static const char *const dnn_parts8[] = {
+    "libcudnn_ops_infer.so.8", "libcudnn_cnn_infer.so.8",
+    "libcudnn_ops_train.so.8", "libcudnn_cnn_train.so.8", NULL};
+static const char *const dnn_parts9[] = {
+    "libcudnn_graph.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9", NULL};
+
+/* The first part that cannot be loaded. What has a name of its own has none. */
+static const char *dnn_missing(void *lib, const char *path) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  bool nine = limn_dl_sym(lib, "cudnnGetLastErrorString"); /* new in 9 */
+  const char *const *part = nine ? dnn_parts9 : dnn_parts8;
+  if (strncmp(name, "libcudnn.so", 11)) return NULL;
+  for (; *part; part++) {
+    char beside[1024];
+    const char *names[2] = {beside, *part};
+    snprintf(beside, sizeof beside, "%.*s%s", (int)(name - path), path, *part);
+    if (!limn_dl_open(names, 2)) return *part;
+  }
+  return NULL;
+}
+
+/* Whether this one will do; the first reason why one does not is kept. */
+static bool dnn_load_one(cuda_libs *l, const char *path, char *why, size_t n) {
+  void *lib = limn_dl_open(&path, 1);
+  const char *lacks, *part;
+  if (!lib) return false;
+  lacks = cuda_load(lib, &l->dnn, dnn_symbols);
+  part = lacks ? NULL : dnn_missing(lib, path);
+  if (!lacks && !part) {
+    l->dnn_lib = lib;
+    return true;
+  }
+  if (why[0]) return false;
+  if (lacks)
+    snprintf(why, n, "cuDNN lacks %s; 8 or 9 is needed", lacks);
+  else
+    snprintf(why, n, "cannot load %s of cuDNN, convolutions are slower without",
+             part);
+  return false;
+}
+
+void cuda_dnn_load(limn_context *c, cuda_libs *l) {
+  static const char *const names[] = {
+      "libcudnn.so.9", "libcudnn.so.8", CUDA_FOLDER "libcudnn.so.9",
+      CUDA_FOLDER "libcudnn.so.8"};
+  const char *named = c->flags.cudnn_lib;
+  const char *const *list = named[0] ? &named : names;
+  int n = named[0] ? 1 : LIMN_COUNT(names);
+  char why[160] = "";
   if (l->dnn_tried) return;
   l->dnn_tried = true;
   if (!strcmp(named, "off")) return;
-  l->dnn_lib = cuda_open_library(named, names, LIMN_COUNT(names), 0);
-  if (!l->dnn_lib) {
+  for (int i = 0; i < n; i++)
+    if (dnn_load_one(l, list[i], why, sizeof why)) return;
+  if (why[0])
+    limn_device_note(c, "cuda: %s", why);
+  else
     limn_device_note(c, "cuda: cannot load %s, convolutions are slower without",
                      named[0] ? named : "libcudnn.so.9 or .8");
-    return;
+}
+
+static int dnn_start(cuda_dev *d) {
+  const cudnn_api *f = &d->l->dnn;
+  int code = f->Create(&d->dnn);
+  if (code) {
+    d->dnn = NULL;
+    return code;
   }
-  missing = cuda_load(l->dnn_lib, &l->dnn, dnn_symbols);
-  if (!missing) return;
-  limn_device_note(c, "cuda: cuDNN lacks %s; 8 or 9 is needed", missing);
-  l->dnn_lib = NULL;
+  code = f->SetStream(d->dnn, d->stream);
+  if (code) cuda_dnn_close(d);
+  return code;
 }
 
 static bool dnn_open(cuda_dev *d) {
-  const cudnn_api *f = &d->l->dnn;
-  int code;
-  dnn_load(d->gpu.c, d->l);
+  cuda_dnn_load(d->gpu.c, d->l);
   if (d->dnn || !d->l->dnn_lib || d->dnn_failed) return d->dnn != NULL;
-  code = f->Create(&d->dnn);
-  if (code) {
-    d->dnn = NULL;
-  } else {
-    code = f->SetStream(d->dnn, d->stream);
-    if (code) cuda_dnn_close(d);
-  }
-  if (!code) return true;
-  d->dnn_failed = true;
-  limn_device_note(d->gpu.c, "cuda: cuDNN does not start (error %d)", code);
-  return false;
+  d->dnn_failed = !cuda_library_start(d, "cuDNN", dnn_start);
+  return !d->dnn_failed;
 }
 
 void cuda_dnn_close(cuda_dev *d) {
@@ -226,15 +273,17 @@ static int dnn_run(limn_gpu *g, const limn_gpu_call *call, void *const *mem,
                    code);
 }
 
-/* All sizes as ints; and y has as many positions as cuDNN makes of x, which
- * output_padding may exceed. */
+/* All sizes as ints, and none of 0, which an input may have; and y has as many
+ * positions as cuDNN makes of x, which output_padding may exceed. */
 static bool dnn_fits(const limn_step *s, const limn_view *x, const limn_view *w,
                      const limn_view *y) {
   const limn_conv *h = s->conv;
   const limn_view *all[3] = {x, w, y};
   if (h->n > 3) return false;
-  for (int i = 0; i < 3; i++)
-    if (limn_numel(all[i]->ndim, all[i]->d) > INT_MAX) return false;
+  for (int i = 0; i < 3; i++) {
+    int64_t n = limn_numel(all[i]->ndim, all[i]->d);
+    if (n == 0 || n > INT_MAX) return false;
+  }
   for (int i = 0; i < h->n; i++) {
     int64_t most = LIMN_MAX(h->padding[i], h->stride[i]), span;
     if (LIMN_MAX(most, h->dilation[i]) > INT_MAX / 4) return false;
@@ -266,14 +315,6 @@ static dnn_plan *dnn_make(cuda_dev *d, const limn_step *s, const limn_view *x,
   return NULL;
 }
 
-/* As with products, small ones are better off with a kernel of our own. */
-static bool dnn_worth(const cuda_dev *d, int dtype, double work) {
-  bool half = dtype == LIMN_F16 || dtype == LIMN_BF16;
-  if (!limn_dtype_float(dtype) || (dtype == LIMN_BF16 && d->arch < 80))
-    return false;
-  return work >= (half ? 1 << 18 : 1 << 21);
-}
-
 bool cuda_conv_worth(limn_gpu *g, const limn_step *s, limn_gpu_call *call,
                      size_t *workspace) {
   cuda_dev *d = cuda_of(g);
@@ -286,7 +327,7 @@ bool cuda_conv_worth(limn_gpu *g, const limn_step *s, limn_gpu_call *call,
   dnn_plan *p;
   double work = (double)limn_numel(y->ndim, y->d) *
                 (double)limn_numel(w->ndim - 1, w->d + 1);
-  if (!dnn_worth(d, s->out[0].dtype, work) || !dnn_fits(s, x, w, y))
+  if (!cuda_worth(d, s->out[0].dtype, work, true) || !dnn_fits(s, x, w, y))
     return false;
   if (cuda_enter(d) < 0) {
     limn_error_clear(g->c);

@@ -26,7 +26,7 @@ static const cuda_symbol gemm_lt_symbols[] = {
 #undef GEMM_SYMBOL
 
 /* cuBLAS depends on cublasLt, whose symbols are found through it. */
-static void gemm_load(limn_context *c, cuda_libs *l) {
+void cuda_blas_load(limn_context *c, cuda_libs *l) {
   static const char *const names[] = {"libcublas.so.13", "libcublas.so.12",
                                       "libcublas.so.11", "libcublas.so"};
   const char *named = c->flags.cublas_lib, *missing;
@@ -50,7 +50,7 @@ static void gemm_load(limn_context *c, cuda_libs *l) {
 }
 
 /* Sums in 16 bits are off: half precision products add up in float32. */
-static int gemm_open_handle(cuda_dev *d) {
+static int gemm_start(cuda_dev *d) {
   const cublas_api *f = &d->l->blas;
   int code = f->Create(&d->blas);
   if (code) {
@@ -81,8 +81,7 @@ static bool gemm_open_workspace(cuda_dev *d) {
 
 static bool gemm_open(cuda_dev *d) {
   limn_context *c = d->gpu.c;
-  int code;
-  gemm_load(c, d->l);
+  cuda_blas_load(c, d->l);
   if (d->blas || !d->l->blas_lib || d->blas_failed) return d->blas != NULL;
   if (cuda_enter(d) < 0) {
     limn_error_clear(c);
@@ -92,17 +91,10 @@ static bool gemm_open(cuda_dev *d) {
     cuda_leave(d);
     return false;
   }
-  code = gemm_open_handle(d);
-  if (code) { /* it wants memory, too */
-    cuda_mem_trim(d);
-    code = gemm_open_handle(d);
-  }
-  if (!code && d->l->has_lt && d->l->lt.Create(&d->lt)) d->lt = NULL;
+  d->blas_failed = !cuda_library_start(d, "cuBLAS", gemm_start);
+  if (d->blas && d->l->has_lt && d->l->lt.Create(&d->lt)) d->lt = NULL;
   cuda_leave(d);
-  if (!code) return true;
-  d->blas_failed = true;
-  limn_device_note(c, "cuda: cuBLAS does not start (error %d)", code);
-  return false;
+  return !d->blas_failed;
 }
 
 void cuda_blas_close(cuda_dev *d) {
@@ -251,15 +243,10 @@ static int lt_run(cuda_dev *d, const limn_gpu_call *call, const cu_ptr at[4]) {
 
 static bool gemm_fits(int64_t v) { return v <= INT_MAX; }
 
-/* Small products are one launch of a kernel of our own, which a replay can
- * bind to other operands. */
 static bool gemm_worth(const cuda_dev *d, const limn_gpu_gemm *m) {
   double work = (double)m->m * (double)m->n * (double)m->k * (double)m->batch;
-  bool half = m->dtype == LIMN_F16 || m->dtype == LIMN_BF16;
-  if (m->dtype == LIMN_BF16 && d->arch < 80) return false;
-  if (work < (half && m->m >= 16 && m->n >= 16 ? 1 << 18 : 1 << 21))
-    return false;
-  return gemm_fits(m->m) && gemm_fits(m->n) && gemm_fits(m->k) &&
+  return cuda_worth(d, m->dtype, work, m->m >= 16 && m->n >= 16) &&
+         gemm_fits(m->m) && gemm_fits(m->n) && gemm_fits(m->k) &&
          gemm_fits(m->lda) && gemm_fits(m->ldb) && gemm_fits(m->batch);
 }
 

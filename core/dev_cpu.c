@@ -351,5 +351,5 @@ static int cpu_fault(struct limn_device *d, limn_fault *out) {
 const limn_device_ops limn_cpu_ops = {
     "cpu",     true,       cpu_open,     cpu_close,   cpu_alloc,
     cpu_free,  cpu_upload, cpu_download, cpu_wait,    cpu_prepare,
-    cpu_discard, cpu_launch, cpu_supports, cpu_fault, NULL, NULL,
+    cpu_discard, cpu_launch, cpu_supports, cpu_fault, NULL, NULL, NULL,
 };

@@ -213,7 +213,7 @@ void *cuda_open_library(const char *named, const char *const *names, int n,
     const char *name = names[(i + first) % n];
     void *lib = limn_dl_open(&name, 1);
     if (lib) return lib;
-    snprintf(path, sizeof path, "/usr/local/cuda/lib64/%s", name);
+    snprintf(path, sizeof path, CUDA_FOLDER "%s", name);
     one = path;
     lib = limn_dl_open(&one, 1);
     if (lib) return lib;
@@ -227,6 +227,27 @@ void *cuda_open_release(const cuda_libs *l, const char *named,
   if (l->f.DriverGetVersion(&version)) version = 13000;
   return cuda_open_library(named, names, n,
                            LIMN_MIN(LIMN_MAX(13 - version / 1000, 0), 2));
+}
+
+/* They want memory, too, which may be what is kept for reuse here. */
+bool cuda_library_start(cuda_dev *d, const char *name,
+                        int (*start)(cuda_dev *d)) {
+  int code = start(d);
+  if (!code) return true;
+  cuda_mem_trim(d);
+  code = start(d);
+  if (!code) return true;
+  limn_device_note(d->gpu.c, "cuda: %s does not start (error %d)", name, code);
+  return false;
+}
+
+/* Less is one launch of a kernel of our own, which a replay can bind to other
+ * operands; bfloat16 has no tensor cores before compute capability 8.0. */
+bool cuda_worth(const cuda_dev *d, int dtype, double work, bool tiles) {
+  bool half = dtype == LIMN_F16 || dtype == LIMN_BF16;
+  if (!limn_dtype_float(dtype) || (dtype == LIMN_BF16 && d->arch < 80))
+    return false;
+  return work >= (half && tiles ? 1 << 18 : 1 << 21);
 }
 
 /* The libraries stay loaded: they have threads and exit handlers of their own,
@@ -381,6 +402,12 @@ static int cuda_open(limn_context *c) {
   return rc < 0 ? rc : 0;
 }
 
+static void cuda_look(limn_device *dev) {
+  cuda_dev *d = dev->impl;
+  cuda_blas_load(d->gpu.c, d->l);
+  cuda_dnn_load(d->gpu.c, d->l);
+}
+
 const limn_device_ops limn_cuda_ops = {
     "cuda",            false,
     cuda_open,         cuda_close,
@@ -390,4 +417,5 @@ const limn_device_ops limn_cuda_ops = {
     limn_gpu_discard,  limn_gpu_launch_step,
     limn_gpu_supports, limn_gpu_fault,
     limn_gpu_launch_all, cuda_cross,
+    cuda_look,
 };

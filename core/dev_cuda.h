@@ -77,6 +77,8 @@ typedef struct {
   size_t at; /* of the pointer, in the interface */
 } cuda_symbol;
 const char *cuda_load(void *lib, void *api, const cuda_symbol *list);
+/* Where the toolkit installs. */
+#define CUDA_FOLDER "/usr/local/cuda/lib64/"
 /* Load the first of the names, each also where the toolkit installs, from
  * names[first] on and around; `named`, if not empty, is the only one tried. */
 void *cuda_open_library(const char *named, const char *const *names, int n,
@@ -85,6 +87,13 @@ void *cuda_open_library(const char *named, const char *const *names, int n,
  * driver, which may not run what it makes, is tried last. */
 void *cuda_open_release(const cuda_libs *l, const char *named,
                         const char *const *names, int n);
+/* Make a library's handle; false, with a note, where that fails twice. The
+ * context is current. */
+bool cuda_library_start(cuda_dev *d, const char *name,
+                        int (*start)(cuda_dev *d));
+/* Whether so many multiplications are worth a call of a library. `tiles`: they
+ * fill those of tensor cores. */
+bool cuda_worth(const cuda_dev *d, int dtype, double work, bool tiles);
 
 /* cuda_memory.c: entries of the driver. */
 int cuda_mem_new(limn_gpu *g, size_t bytes, void **mem);
@@ -119,7 +128,10 @@ void cuda_cache_put(limn_context *c, const cuda_key *key, const char *data,
                     size_t size);
 void cuda_cache_drop(limn_context *c, const cuda_key *key);
 
-/* cuda_gemm.c, cuda_conv.c */
+/* cuda_gemm.c, cuda_conv.c: a library is loaded once; on failure the reason is
+ * noted. */
+void cuda_blas_load(limn_context *c, cuda_libs *l);
+void cuda_dnn_load(limn_context *c, cuda_libs *l);
 bool cuda_gemm_worth(limn_gpu *g, limn_gpu_call *call);
 void cuda_blas_close(cuda_dev *d);
 bool cuda_conv_worth(limn_gpu *g, const limn_step *s, limn_gpu_call *call,

@@ -442,4 +442,5 @@ const limn_device_ops limn_opencl_ops = {
     limn_gpu_discard,  limn_gpu_launch_step,
     limn_gpu_supports, limn_gpu_fault,
     NULL,              NULL,
+    NULL,
 };

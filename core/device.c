@@ -110,6 +110,12 @@ int limn_devices_all(limn_context *c) {
   return rc;
 }
 
+void limn_devices_look(limn_context *c) {
+  int i;
+  for (i = 0; i < c->ndevices; i++)
+    if (c->devices[i]->ops->look) c->devices[i]->ops->look(c->devices[i]);
+}
+
 /* Last come, first gone: the CPU outlives what may copy to it. */
 void limn_devices_close(limn_context *c) {
   size_t size = (size_t)c->ndevices * sizeof *c->devices;

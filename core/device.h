@@ -219,6 +219,9 @@ typedef struct limn_device_ops {
    * without the host: 1, or 0 where only the host can. NULL: always so. */
   int (*cross)(struct limn_device *d, void *mem, struct limn_device *from,
                void *src, size_t off, size_t n);
+  /* Load what it loads at first need, so that what is missing is noted; NULL:
+   * nothing is. */
+  void (*look)(struct limn_device *d);
 } limn_device_ops;
 
 typedef struct limn_device {
@@ -244,6 +247,9 @@ int limn_device_add(limn_context *c, const limn_device_ops *ops, void *impl,
 limn_device *limn_device_cpu(limn_context *c);
 /* Open the drivers and list all devices; the first call does. */
 int limn_devices_all(limn_context *c);
+/* Let them load all that they may use, which takes time, and note what is
+ * missing. */
+void limn_devices_look(limn_context *c);
 /* By name, "gpu" / "opencl" meaning the first of its kind; LIMN_EDEVICE with
  * what there is and why the rest is missing. */
 int limn_device_find(limn_context *c, const char *name, limn_device **out);

@@ -3,12 +3,13 @@
 
 #include <stdio.h>
 
-/* devices(): names; and a list of {name, description, kind}; and the notes on
- * what is missing */
+/* devices([look]): names; and a list of {name, description, kind}; and the
+ * notes on what is missing, of which `look` finds all */
 static int device_list(lua_State *L) {
   limn_lua *st = limn_lua_state(L);
   limn_context *c = st->c;
   limn_lua_check(st, L, limn_devices_all(c));
+  if (lua_toboolean(L, 1)) limn_devices_look(c);
   lua_newtable(L);
   lua_newtable(L);
   for (int i = 0; i < c->ndevices; i++) {

@@ -98,6 +98,31 @@ describe("CUDA #cuda", function()
       ]] .. notes, "cuda: cannot load /none/cublas.so, products are slower",
            "LIMN_CUBLAS_LIB=/none/cublas.so")
     end)
+    it("cuBLAS and cuDNN, before anything has wanted them", function()
+      says(notes, "cuda: cannot load /none/a.so, products are slower without; "
+           .. "cuda: cannot load /none/b.so, convolutions are slower without",
+           "LIMN_CUBLAS_LIB=/none/a.so LIMN_CUDNN_LIB=/none/b.so")
+    end)
+  end)
+
+  it("opens cuBLAS and cuDNN only for who asks for them all", function()
+    U.with_file(function(path)
+      U.run(("cp %s %s"):format(U.quote(standin), U.quote(path)))
+      works(([[
+        local function opened()
+          for line in io.lines "/proc/self/maps" do
+            if line:find(%q, 1, true) then return true end
+          end
+        end
+        limn.devices()
+        limn.devices {}
+        right()
+        assert(not opened())
+        limn.devices {all = true}
+        assert(opened())
+      ]]):format(path), ("LIMN_CUBLAS_LIB=%s LIMN_CUDNN_LIB=%s"):format(
+        U.quote(path), U.quote(path)))
+    end)
   end)
 
   it("prefers libraries that are no newer than the driver", function()
@@ -466,6 +491,21 @@ describe("CUDA #cuda", function()
       local lib = ffi.load(os.getenv "LIMN_CUDA_LIB")
       print("products", lib.standin_calls "cublasGemmEx")
     ]], "products\t0", "STANDIN_MEMORY=6000000")
+  end)
+
+  it("starts cuBLAS once memory that is kept has been given back", function()
+    local source = [[
+      local a = limn.randn(200, 200)
+      close(a:to "cuda:0":matmul(a:to "cuda:0"), a:matmul(a))
+      print((select(3, limn.devices {all = true})))
+      local ffi = require "ffi"
+      ffi.cdef "int standin_calls(const char *);"
+      local lib = ffi.load(os.getenv "LIMN_CUDA_LIB")
+      print("products", lib.standin_calls "cublasGemmEx")
+    ]]
+    says(source, "products\t1", "STANDIN_FAIL=cublasCreate:1")
+    says(source, "cuda: cuBLAS does not start (error 14)",
+         "STANDIN_FAIL=cublasCreate:1+")
   end)
 
   it("rounds to TensorFloat-32 only when asked, in its own plan", function()

@@ -116,6 +116,28 @@ describe("cuDNN #cuda", function()
     ]]
   end)
 
+  it("is left alone where an input has no elements", function()
+    works [[
+      local wide, v = {3, 3}, limn.randn(32, 16, 3, 3)
+      local function zero(a, b)
+        local got = limn.conv(a:to "cuda:0", b:to "cuda:0", one, wide, one, 1)
+        local want = limn.conv(a, b, one, wide, one, 1)
+        assert(got:numel() == want:numel())
+        assert(got:to "cpu":eq(want):all():item())
+      end
+      zero(limn.zeros {64, 16, 0, 50}, v)
+      zero(limn.zeros {64, 0, 40, 50}, limn.zeros {32, 0, 3, 3})
+      local got = limn.conv_weights(
+        limn.zeros({8, 16, 0, 50}, "cuda:0"),
+        limn.ones({8, 32, 4, 54}, "cuda:0"), v:to "cuda:0", one, wide, one, 1)
+      assert(got:abs():max():item() == 0)
+      for name in ("Create SetTensorNdDescriptor SetFilterNdDescriptor")
+        :gmatch "%w+" do
+        assert(lib.standin_calls("cudnn" .. name) == 0, name)
+      end
+    ]]
+  end)
+
   it("is left alone where it is switched off", function()
     works("right('cuda:0') assert(all() == 0 and not notes():find 'cuDNN' and "
           .. "not notes():find 'convolutions')", "LIMN_CUDNN_LIB=off")
@@ -134,7 +156,103 @@ describe("cuDNN #cuda", function()
       right("cuda:0")
       assert(notes():find("cuda: cuDNN does not start (error 4000)", 1, true))
       assert(all() == 0)
+    ]], "STANDIN_FAIL=cudnnCreate:1+")
+  end)
+
+  it("starts once memory that is kept for reuse has been given back", function()
+    works([[
+      right("cuda:0")
+      assert(all() == 3 and not notes():find "cuDNN", notes())
+      assert(lib.standin_calls "cuMemPoolTrimTo" == 1)
     ]], "STANDIN_FAIL=cudnnCreate:1")
+  end)
+
+  -- A folder with stand-ins for cuDNN's own files: f(it).
+  local function with_folder(f)
+    U.with_file(function(folder)
+      os.remove(folder)
+      U.run("mkdir " .. U.quote(folder))
+      local ok, e = pcall(f, folder)
+      U.run("rm -r " .. U.quote(folder))
+      assert(ok, e)
+    end)
+  end
+  local function make(folder, name, source, flags)
+    local from = folder .. "/source.c"
+    U.write_file(from, source)
+    local text, ok = U.run(("LD_PRELOAD= ${CC:-cc} -shared -fPIC -o %s %s "
+      .. "-Wl,-soname,%s %s -ldl"):format(U.quote(folder .. "/" .. name),
+      U.quote(from), name, flags or ""))
+    assert(ok, text)
+  end
+  -- Like cuDNN's, the library ends the process if it lacks a part.
+  local function make_dnn(folder, release, part)
+    make(folder, "libcudnn.so." .. release, ([[
+      #include <dlfcn.h>
+      #include <stdlib.h>
+      int cudnnCreate(void **out) {
+        void *lib = dlopen("%s", RTLD_NOW);
+        int (*create)(void **);
+        if (!dlopen("%s", RTLD_NOW)) abort();
+        *(void **)&create = dlsym(lib, "cudnnCreate");
+        return create(out);
+      }
+      %s
+    ]]):format(standin, part, release == 9 and
+               "const char *cudnnGetLastErrorString(void) { return 0; }" or ""),
+      "-Wl,--no-as-needed " .. U.quote(standin))
+  end
+  local parts = {
+    [8] = {"ops_infer", "cnn_infer", "ops_train", "cnn_train"},
+    [9] = {"graph", "ops", "cnn"},
+  }
+  local function make_all(folder, release)
+    local file
+    for _, name in ipairs(parts[release]) do
+      file = ("libcudnn_%s.so.%d"):format(name, release)
+      make(folder, file, "int part;")
+    end
+    make_dnn(folder, release, file)
+    return folder .. "/libcudnn.so." .. release
+  end
+
+  for release, names in pairs(parts) do
+    it("of version " .. release .. " is used when all its parts are there, and "
+       .. "the one that is missing is named", function()
+      with_folder(function(folder)
+        local path = make_all(folder, release)
+        local env = "LIMN_CUDNN_LIB=" .. U.quote(path)
+        works("right('cuda:0') assert(all() == 3)", env)
+        local function missing(name, more)
+          works(([[
+            right("cuda:0")
+            assert(notes():find("cuda: cannot load %s of cuDNN, convolutions "
+                                .. "are slower without", 1, true), notes())
+            assert(all() == 0)
+          ]]):format(name), more)
+        end
+        for i = #names, 1, -1 do
+          local name = ("libcudnn_%s.so.%d"):format(names[i], release)
+          -- An empty file is in the way of one that is installed here.
+          U.write_file(folder .. "/" .. name, "")
+          missing(name, env .. " LD_LIBRARY_PATH=" .. U.quote(folder))
+        end
+        local plain = folder .. "/libcudnn.so"
+        U.run(("ln -s %s %s"):format(U.quote(path), U.quote(plain)))
+        missing(("libcudnn_%s.so.%d"):format(names[1], release),
+                ("LIMN_CUDNN_LIB=%s LD_LIBRARY_PATH=%s"):format(
+                  U.quote(plain), U.quote(folder)))
+      end)
+    end)
+  end
+
+  it("of version 8 is used where version 9 is of no use", function()
+    with_folder(function(folder)
+      make_all(folder, 8)
+      make(folder, "libcudnn.so.9", "int cudnnCreate(void);")
+      works("right('cuda:0') assert(all() == 3 and not notes():find 'cuDNN')",
+            "LIMN_CUDNN_LIB= LD_LIBRARY_PATH=" .. U.quote(folder))
+    end)
   end)
 
   -- What is made to fail once costs one of the three, not the result; an
@@ -147,7 +265,7 @@ describe("cuDNN #cuda", function()
         works(([[
           right("cuda:0")
           assert(all() == %d, all())
-        ]]):format(name:find "Stream$" and 0 or name:find "Size$" and 3 or 2),
+        ]]):format((name:find "Stream$" or name:find "Size$") and 3 or 2),
               ("STANDIN_FAIL=%s:1"):format((name:gsub("_v7$", ""))))
       end)
     end

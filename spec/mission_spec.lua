@@ -125,6 +125,11 @@ describe("One file, traced on", function()
     end)
   end
 
+  it("OpenCL was among them", function()
+    if devices["opencl:0"] then return end
+    pending "no OpenCL device, which PoCL makes of any CPU, is here"
+  end)
+
   it("CUDA was among them", function()
     if devices["cuda:0"] then return end
     pending "neither a GPU nor g++, which the stand-in needs, is here"

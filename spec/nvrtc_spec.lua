@@ -28,22 +28,27 @@ describe("NVRTC", function()
   it("compiles every kind of kernel without a word", function()
     U.with_file(function(path)
       os.remove(path)
-      local n = 0
+      local n, wide = 0, 0
       for _, what in ipairs {{"float16", 1}, {"", 25}} do
         for i, file in ipairs(sources(path, what[1])) do
           if i % what[2] == 0 then
+            local source = U.read_file(file)
+            if what[1] == "float16" and source:find "#define IX u64" then
+              wide = wide + 1
+            end
             for _, target in ipairs(nvrtc.targets) do
               if what[2] > 1 or target == "sm_75" then
-                local words = nvrtc.compile(U.read_file(file), target)
+                local words = nvrtc.compile(source, target)
                 n = n + 1
                 assert(words == "", ("%s for %s:\n%s\n%s"):format(
-                  file, target, words, U.read_file(file)))
+                  file, target, words, source))
               end
             end
           end
         end
       end
       assert(n > 150, n)
+      assert(wide == 3, wide) -- convolutions that count by 64 bits
       U.run("rm -r " .. U.quote(path))
     end)
   end)

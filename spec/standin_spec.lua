@@ -216,6 +216,13 @@ describe("the stand-in for CUDA #standin", function()
             cu.cuMemAlloc_v2(p, 8))]], "0\t2\t0", "STANDIN_FAIL=cuMemAlloc:2")
   end)
 
+  it("lets a call fail from then on", function()
+    right([[
+      local p = ffi.new "uint64_t[1]"
+      print(cu.cuMemAlloc_v2(p, 8), cu.cuMemAlloc_v2(p, 8),
+            cu.cuMemAlloc_v2(p, 8))]], "0\t2\t2", "STANDIN_FAIL=cuMemAlloc:2+")
+  end)
+
   it("refuses a damaged image and one of another architecture", function()
     right([[
       local data = image('extern "C" __global__ void k(int *p) { *p = 1; }')

@@ -136,12 +136,12 @@ function limn.is_tensor(v) return core.type(v) == "tensor" end
 -- -- Devices and random numbers -------------------------------------------
 
 --- limn.devices([{all = true}]) -> list: the names of the devices here; with
--- all also what is known of each, and why others are missing.
+-- all also what is known of each, and a text that says why others are missing
+-- and which libraries would make those that are here faster.
 function limn.devices(options)
   core.options(options, {"all"}, "devices")
-  local names, all, notes = core.devices()
-  if options and options.all then return names, all, notes end
-  return names
+  if options and options.all then return core.devices(true) end
+  return (core.devices())
 end
 
 --- limn.accelerator() -> string: the first accelerator, or "cpu".

@@ -90,6 +90,12 @@ local function products(dtype)
     limn.conv_transpose(v, k, one, zero, zero, one, 1)
     limn.conv_weights(v, v, k, one, zero, one, 1)
   end
+  -- Margins that only 64 bits can count.
+  local far, three = 2 ^ 31, make({1, 1, 3}, dtype)
+  local single = make({1, 1, 1}, dtype)
+  limn.conv(three, single, {far + 1}, {far}, {1}, 1)
+  limn.conv_transpose(three, single, {far + 1}, {far}, {0}, {1}, 1)
+  limn.conv_weights(three, three, single, {far + 1}, {far}, {1}, 1)
   if not floats[dtype] then return end
   nn.linear(x, w:t(), make({90}, dtype)):relu()
   local image = make({2, 3, 9, 9}, dtype)

@@ -21,7 +21,7 @@ static standin_object *standin_objects;
 static struct {
   char name[64];
   int nth, code;
-  bool set;
+  bool set, on; /* on: later calls fail, too */
 } standin_failure;
 
 /* cuMemAlloc_v2 is cuMemAlloc, too. */
@@ -37,6 +37,7 @@ STANDIN_API void standin_fail(const char *name, int nth, int code) {
   snprintf(standin_failure.name, sizeof standin_failure.name, "%s", name);
   standin_failure.nth = nth;
   standin_failure.code = code;
+  standin_failure.on = false;
 }
 
 /* How often a function has been called. */
@@ -69,6 +70,7 @@ static void standin_read_failure(void) {
   if (!colon) return;
   snprintf(name, sizeof name, "%.*s", (int)(colon - s), s);
   standin_fail(name, atoi(colon + 1), code ? atoi(code + 1) : 0);
+  standin_failure.on = strchr(colon, '+') != NULL;
 }
 
 static int standin_default_code(const char *name) {
@@ -93,6 +95,7 @@ int standin_enter(standin_call *call) {
   if (!standin_failure.nth || !standin_named(call->name, standin_failure.name))
     return 0;
   if (--standin_failure.nth) return 0;
+  if (standin_failure.on) standin_failure.nth = 1;
   return standin_failure.code ? standin_failure.code
                               : standin_default_code(call->name);
 }

@@ -14,7 +14,8 @@
  *   STANDIN_VERSION  the driver's release; default 13000, which is 13.0
  *   STANDIN_PEERS=0  no device reaches another one's memory
  *   STANDIN_FAIL     "cuMemAlloc:3": the third call fails, once;
- *                    "cuMemAlloc:3:700": with this error
+ *                    "cuMemAlloc:3:700": with this error; "cuMemAlloc:3+":
+                    and so do all after it
  *   STANDIN_CACHE    folder of compiled kernels
  *   STANDIN_SOURCES  folder that gets every source that is compiled
  *   STANDIN_DRY=1    kernels are neither compiled nor run: only their sources
