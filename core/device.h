@@ -212,7 +212,8 @@ typedef struct limn_device_ops {
   /* After a wait: take the device's noted fault, if any (site != 0). */
   int (*fault)(struct limn_device *d, limn_fault *out);
   /* Launch n steps, the same ones at every run, none of which needs the host;
-   * NULL where that is no better than one after the other. *failed: which. */
+   * NULL where that is no better than one after the other. *failed: which, or
+   * n if that cannot be told. */
   int (*launch_all)(struct limn_device *d, const limn_step *s, uint32_t n,
                     const limn_bind *b, uint32_t *failed);
   /* Copy n bytes from another device of this kind, which has been waited for,

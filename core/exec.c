@@ -157,11 +157,28 @@ static uint32_t exec_stretch(const limn_plan *p, uint32_t i) {
   return n;
 }
 
+/* Launched as one, n steps fail as one. */
+static int exec_all_failed(const limn_plan *p, const limn_step *s, uint32_t n,
+                           int rc) {
+  const limn_graph *g = p->expanded;
+  const limn_node *a = limn_graph_node(g, s[0].node);
+  const limn_node *b = limn_graph_node(g, s[n - 1].node);
+  const char *from = limn_graph_text(g, a->line);
+  const char *to = limn_graph_text(g, b->line);
+  limn_error_prepend(p->c, "%s%sone of %u steps, from %s to %s%s%s%s, on %s: ",
+                     from, *from ? ": " : "", n, limn_op_get(a->op)->name,
+                     limn_op_get(b->op)->name, *to ? " (" : "", to,
+                     *to ? ")" : "", p->dev->name);
+  return rc;
+}
+
 static int exec_many(limn_plan *p, const limn_step *s, uint32_t n,
                      const limn_bind *b) {
   uint32_t failed = 0;
   int rc = p->dev->ops->launch_all(p->dev, s, n, b, &failed);
-  return rc < 0 ? exec_step_failed(p, &s[failed], rc) : 0;
+  if (rc == 0) return 0;
+  return failed == n ? exec_all_failed(p, s, n, rc)
+                     : exec_step_failed(p, &s[failed], rc);
 }
 
 static int exec_timed(limn_plan *p, const limn_step *s, const limn_bind *b) {

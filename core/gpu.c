@@ -98,6 +98,23 @@ typedef struct limn_gpu_block {
   void *mem;
 } limn_gpu_block;
 
+static void gpu_trim_free(limn_gpu *g) {
+  int k;
+  for (k = 0; k < LIMN_GPU_CLASSES; k++)
+    while (g->free_list[k]) {
+      limn_gpu_block *b = g->free_list[k];
+      g->free_list[k] = b->next;
+      g->drv->mem_del(g, b->mem);
+      limn_free(g->c, b, sizeof *b);
+    }
+  g->cached = 0;
+}
+
+void limn_gpu_trim(limn_gpu *g) {
+  limn_gpu_replays_release(g);
+  gpu_trim_free(g);
+}
+
 /* Class of a size, and the size that all blocks of the class have. */
 static int gpu_class(size_t bytes, size_t *size) {
   size_t n = (bytes + 255) / 256; /* in units of 256 bytes */
@@ -126,7 +143,11 @@ int limn_gpu_take(limn_gpu *g, size_t bytes, void **mem) {
   }
   rc = g->drv->mem_new(g, size, mem);
   if (rc == LIMN_EMEM && g->cached) {
-    limn_gpu_trim(g);
+    gpu_trim_free(g);
+    rc = g->drv->mem_new(g, size, mem);
+  }
+  if (rc == LIMN_EMEM && limn_gpu_replays_release(g)) {
+    gpu_trim_free(g);
     rc = g->drv->mem_new(g, size, mem);
   }
   if (rc == LIMN_EMEM)
@@ -150,18 +171,6 @@ void limn_gpu_give(limn_gpu *g, void *mem, size_t bytes) {
   b->next = g->free_list[k];
   g->free_list[k] = b;
   g->cached += size;
-}
-
-void limn_gpu_trim(limn_gpu *g) {
-  int k;
-  for (k = 0; k < LIMN_GPU_CLASSES; k++)
-    while (g->free_list[k]) {
-      limn_gpu_block *b = g->free_list[k];
-      g->free_list[k] = b->next;
-      g->drv->mem_del(g, b->mem);
-      limn_free(g->c, b, sizeof *b);
-    }
-  g->cached = 0;
 }
 
 /* -- Programs -------------------------------------------------------------- */
@@ -260,7 +269,7 @@ int limn_gpu_wait(limn_device *d) {
 int limn_gpu_fault_memory(limn_gpu *g) {
   static const int64_t none[GPU_FAULT_WORDS];
   if (g->fault) return 0;
-  LIMN_TRY(g->drv->mem_new(g, sizeof none, &g->fault));
+  LIMN_TRY(limn_gpu_take(g, sizeof none, &g->fault));
   return g->drv->write(g, g->fault, 0, none, sizeof none);
 }
 

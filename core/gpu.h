@@ -84,7 +84,7 @@ typedef struct limn_gpu_call {
   limn_gpu_gemm gemm; /* of products */
   int dtype, n;       /* of the operands, of which there are n */
   int64_t extent[LIMN_GPU_OPERANDS]; /* elements from its first to its last */
-  uint8_t moves; /* bits of operands that a replay saw move */
+  uint8_t moved[LIMN_GPU_OPERANDS]; /* recordings that each has cost lately */
   limn_gpu_still still[LIMN_GPU_OPERANDS]; /* see gpu_replay.c */
 } limn_gpu_call;
 
@@ -98,7 +98,7 @@ typedef struct limn_gpu_launch {
 } limn_gpu_launch;
 typedef struct { /* step->code */
   limn_gpu_launch *first, *last;
-  size_t temp[2];  /* bytes; taken for the time of the launch */
+  size_t temp[2]; /* bytes; taken for a launch, or held by a replay */
   struct limn_gpu_replay *replay; /* of the steps that begin here, or NULL */
 } limn_gpu_code;
 
@@ -162,12 +162,14 @@ struct limn_gpu {
   limn_map programs; /* source -> limn_gpu_program */
   void *fault;       /* device memory of one noted fault */
   bool fault_dirty;  /* a kernel that may note one has been launched */
+  struct limn_gpu_replay *first_replay; /* of all that there are */
 };
 
 /* gpu.c: made by open() of a driver, which fills c, drv, impl and what the
  * device can; closed by limn_gpu_close before impl is. */
 void limn_gpu_close(limn_gpu *g);
-void limn_gpu_trim(limn_gpu *g); /* give cached memory back */
+/* Give back what is cached, and what replays hold. */
+void limn_gpu_trim(limn_gpu *g);
 int limn_gpu_take(limn_gpu *g, size_t bytes, void **mem);
 void limn_gpu_give(limn_gpu *g, void *mem, size_t bytes);
 /* The kernel `name` of a program, from the cache or built. */
@@ -195,6 +197,9 @@ int limn_gpu_launch_all(limn_device *d, const limn_step *s, uint32_t n,
                         const limn_bind *b, uint32_t *failed);
 int limn_gpu_fault_memory(limn_gpu *g);
 void limn_gpu_forget(limn_gpu *g, limn_gpu_code *code); /* its replay */
+/* Replays but for the one that is under way give up their recordings and
+ * memory, to be recorded again; false: none had any. */
+bool limn_gpu_replays_release(limn_gpu *g);
 void limn_gpu_still_free(limn_device *d, limn_gpu_call *call);
 /* gpu_step.c */
 int limn_gpu_prepare(limn_device *d, limn_step *s);

@@ -3,10 +3,10 @@
  * (1) A replay stands for the steps between two that need the host. The first
  * run starts them one by one, the second is recorded, later ones replay.
  * (2) Kernels whose pointers or numbers differ from the last run's are given
- * the new ones. (3) The vendor's calls take none: an operand that was seen
- * to move is from then on copied to or from a place that stays, by a kernel of
- * our own. (4) What differs otherwise costs a new recording; where that happens
- * often the replay is given up. */
+ * the new ones. (3) The vendor's calls take none: an operand that keeps moving
+ * is from then on copied to or from a place that stays, by a kernel of our own.
+ * (4) What differs otherwise costs a new recording; where that happens often
+ * the replay rests. (5) What replays hold goes back where memory runs out. */
 #include "gpu_launch.h"
 
 typedef struct {
@@ -16,6 +16,9 @@ typedef struct {
 } replay_launch;
 
 typedef struct limn_gpu_replay {
+  struct limn_gpu_replay *next, **link; /* in the device's list */
+  const limn_step *s; /* that it stands for; some may have been discarded */
+  uint32_t steps;
   void *made; /* the driver's; NULL: not recorded yet */
   replay_launch *l;
   int64_t *word;
@@ -23,10 +26,13 @@ typedef struct limn_gpu_replay {
   void *temp[2]; /* of all launches, one after the other */
   size_t temp_size[2];
   int cost; /* rises with every new recording, falls with every replay */
-  bool off; /* given up */
+  uint32_t rest, rested; /* runs that it still rests, and did last time */
+  bool off;              /* there is nothing to record */
+  bool busy;             /* it is under way: what it holds stays */
 } limn_gpu_replay;
 
 enum { REPLAY_AGAIN = 4, REPLAY_MOST = 16 }; /* of cost */
+enum { REPLAY_REST = 16, REPLAY_REST_MOST = 1 << 20 }; /* runs */
 
 /* Steps that are launched together. */
 typedef struct {
@@ -37,12 +43,14 @@ typedef struct {
   uint32_t n;
   const limn_bind *b;
   bool record; /* else bind to what this run reads */
+  bool stale;  /* a call has moved: only a new recording helps */
   uint32_t k;  /* launches so far */
 } replay_walk;
 
 /* -- Operands that stay ---------------------------------------------------- */
 
 enum { STILL_MOST = 4 << 20 }; /* bytes; above that launches cost little */
+enum { STILL_AFTER = 2 };      /* recordings that an operand has cost */
 
 /* A copy of n elements between what stays, slot 0, and what moves, slot 1. */
 static int still_code(limn_device *d, int dtype, int64_t n, bool out,
@@ -70,21 +78,30 @@ static int still_make(limn_device *d, limn_gpu_call *call, int j) {
   limn_gpu_still *p = &call->still[j];
   int64_t n = call->extent[j];
   size_t bytes = (size_t)(n * limn_dtype_size(call->dtype));
-  if (p->code || !(call->moves >> j & 1)) return 0;
-  if (bytes > STILL_MOST)
-    return limn_fail(g->c, LIMN_EUNSUPPORTED, "an operand is too large");
-  LIMN_TRY(still_code(d, call->dtype, n, j == 0, &p->code));
+  if (p->mem || bytes > STILL_MOST) return 0;
+  if (!p->code) {
+    if (call->moved[j] < STILL_AFTER) return 0;
+    LIMN_TRY(still_code(d, call->dtype, n, j == 0, &p->code));
+  }
   p->bytes = bytes;
   return limn_gpu_take(g, bytes, &p->mem);
 }
 
-void limn_gpu_still_free(limn_device *d, limn_gpu_call *call) {
+static void still_give(limn_gpu *g, limn_gpu_call *call) {
   int j;
   for (j = 0; j < call->n; j++) {
     limn_gpu_still *p = &call->still[j];
-    limn_step s = {.code = p->code};
+    if (p->mem) limn_gpu_give(g, p->mem, p->bytes);
+    p->mem = NULL;
+  }
+}
+
+void limn_gpu_still_free(limn_device *d, limn_gpu_call *call) {
+  int j;
+  still_give(d->impl, call);
+  for (j = 0; j < call->n; j++) {
+    limn_step s = {.code = call->still[j].code};
     limn_gpu_discard(d, &s);
-    if (p->mem) limn_gpu_give(d->impl, p->mem, p->bytes);
   }
 }
 
@@ -112,7 +129,7 @@ static void replay_note(limn_gpu_replay *r, uint32_t k, const limn_gpu_run *a) {
   memcpy(w + args->nmem, a->num, args->nnum * sizeof *w);
 }
 
-/* Which operands of a call lie elsewhere than in the last run. */
+/* Which operands of a call lie elsewhere than where they were recorded. */
 static void replay_moved(const limn_gpu_replay *r, uint32_t k,
                          const limn_gpu_run *a) {
   const limn_gpu_launch *l = r->l[k].l;
@@ -121,7 +138,7 @@ static void replay_moved(const limn_gpu_replay *r, uint32_t k,
   for (j = 0; j < (uint32_t)l->call->n; j++)
     if (w[j] != (int64_t)(intptr_t)a->mem[j] ||
         w[l->args.nmem + j] != a->num[j])
-      l->call->moves |= (uint8_t)(1u << j);
+      l->call->moved[j] += l->call->moved[j] < UINT8_MAX;
 }
 
 static int replay_add(replay_walk *w, const limn_gpu_launch *l,
@@ -142,17 +159,19 @@ static int replay_add(replay_walk *w, const limn_gpu_launch *l,
   return 1;
 }
 
-/* 1: it will read what this run has; 0: only a new recording helps. */
+/* 1: it will read what this run has, unless the walk turns stale; 0: it stands
+ * for other launches. */
 static int replay_one(replay_walk *w, const limn_gpu_launch *l,
                       const limn_gpu_run *a) {
   limn_gpu_replay *r = w->r;
   uint32_t k = w->k;
   if (w->record) return replay_add(w, l, a);
   if (k == r->n || r->l[k].l != l) return 0;
-  if (replay_same(r, k, a)) return 1;
+  if ((w->stale && r->l[k].node) || replay_same(r, k, a)) return 1;
   if (!r->l[k].node) {
     replay_moved(r, k, a);
-    return 0;
+    w->stale = true;
+    return 1;
   }
   LIMN_TRY(w->g->drv->rebind(w->g, r->made, r->l[k].node, l, a->mem, a->num));
   replay_note(r, k, a);
@@ -227,19 +246,53 @@ static void replay_drop(limn_gpu *g, limn_gpu_replay *r) {
   r->n = r->nword = 0;
 }
 
-static void replay_give(limn_gpu *g, limn_gpu_replay *r) {
+/* The next recording takes anew what it needs. */
+static void replay_release(limn_gpu *g, limn_gpu_replay *r) {
+  const limn_gpu_launch *l;
+  uint32_t i;
   int k;
+  replay_drop(g, r);
   for (k = 0; k < 2; k++)
     if (r->temp[k]) limn_gpu_give(g, r->temp[k], r->temp_size[k]);
   r->temp[0] = r->temp[1] = NULL;
+  for (i = 0; i < r->steps; i++) {
+    const limn_gpu_code *code = r->s[i].code;
+    for (l = code ? code->first : NULL; l; l = l->next)
+      if (l->call) still_give(g, l->call);
+  }
+}
+
+/* Work in flight may use the memory: like all that is given back it is reused
+ * and freed in the device's order. */
+bool limn_gpu_replays_release(limn_gpu *g) {
+  limn_gpu_replay *r;
+  bool any = false;
+  for (r = g->first_replay; r; r = r->next) {
+    if (r->busy || !r->made) continue;
+    replay_release(g, r);
+    any = true;
+  }
+  return any;
+}
+
+static int replay_new(limn_gpu *g, limn_gpu_replay **out) {
+  limn_gpu_replay *r = limn_alloc(g->c, sizeof *r);
+  if (!r) return LIMN_EMEM;
+  r->next = g->first_replay;
+  if (r->next) r->next->link = &r->next;
+  r->link = &g->first_replay;
+  g->first_replay = r;
+  *out = r;
+  return 0;
 }
 
 void limn_gpu_forget(limn_gpu *g, limn_gpu_code *code) {
   limn_gpu_replay *r = code->replay;
   code->replay = NULL;
   if (!r) return;
-  replay_drop(g, r);
-  replay_give(g, r);
+  *r->link = r->next;
+  if (r->next) r->next->link = r->link;
+  replay_release(g, r);
   limn_free(g->c, r->l, r->cap * sizeof *r->l);
   limn_free(g->c, r->word, r->word_cap * sizeof *r->word);
   limn_free(g->c, r, sizeof *r);
@@ -308,7 +361,7 @@ static int replay_room(const replay_walk *w) {
     for (l = code ? code->first : NULL; l; l = l->next) {
       replay_count(l, &n, &words);
       for (k = 0; l->call && k < l->call->n; k++)
-        if (l->call->still[k].code)
+        if (l->call->still[k].mem)
           replay_count(((limn_gpu_code *)l->call->still[k].code)->first, &n,
                        &words);
     }
@@ -335,28 +388,65 @@ static int replay_record(replay_walk *w) {
 
 /* -- Running --------------------------------------------------------------- */
 
-/* 1: all has been launched; 0: nothing has, and it must be one by one. What
- * fails while recording is tried without, where it may fail in its place. */
-static int replay_run(replay_walk *w) {
+/* Replays have paid for the last recordings: what moved then may stay now. */
+static void replay_settle(limn_gpu_replay *r) {
+  uint32_t k;
+  if (r->cost == 0 || --r->cost > 0) return;
+  r->rested = 0;
+  for (k = 0; k < r->n; k++) {
+    limn_gpu_call *call = r->l[k].l->call;
+    if (call) memset(call->moved, 0, sizeof call->moved);
+  }
+}
+
+/* It does not pay, or cannot be had now: the next try is one recording, and
+ * what keeps failing rests twice as long. */
+static void replay_rest(limn_gpu *g, limn_gpu_replay *r) {
+  replay_release(g, r);
+  r->rested = r->rested ? LIMN_MIN(r->rested * 2, REPLAY_REST_MOST)
+                        : REPLAY_REST;
+  r->rest = r->rested;
+  r->cost = REPLAY_MOST - REPLAY_AGAIN;
+}
+
+/* 1: it stands for this run; 0: it does not pay. */
+static int replay_ready(replay_walk *w) {
   limn_gpu_replay *r = w->r;
   int bound = r->made ? replay_all(w) : 0;
-  if (bound > 0 && w->k < r->n) bound = 0;
-  if (bound > 0) {
+  if (bound > 0 && !w->stale && w->k == r->n) {
     w->g->c->count.kernels += w->k;
-    r->cost -= r->cost > 0;
-  } else if (bound == 0 && r->cost < REPLAY_MOST) {
-    r->cost += REPLAY_AGAIN;
-    bound = replay_record(w);
+    replay_settle(r);
+    return 1;
   }
-  if (bound > 0) {
-    w->g->c->count.replays++;
-    return w->g->drv->replay(w->g, r->made) < 0 ? LIMN_EDEVICE : 1;
+  if (bound < 0 || r->cost >= REPLAY_MOST) return bound < 0 ? bound : 0;
+  r->cost += REPLAY_AGAIN;
+  return replay_record(w);
+}
+
+/* 1: all has been launched; 0: nothing has, and it must be one by one. What
+ * fails before the launch is tried without, where it may fail in its place;
+ * so is a launch for which the driver has no memory. */
+static int replay_run(replay_walk *w) {
+  limn_gpu *g = w->g;
+  int ready = replay_ready(w), rc = 0;
+  if (ready > 0) rc = g->drv->replay(g, w->r->made);
+  if (ready > 0 && rc == 0) {
+    g->c->count.replays++;
+    return 1;
   }
-  limn_error_clear(w->g->c);
-  replay_drop(w->g, r);
-  replay_give(w->g, r);
-  r->off = true;
+  if (rc < 0 && rc != LIMN_EMEM) return rc;
+  if (rc < 0) g->c->count.kernels -= w->k;
+  limn_error_clear(g->c);
+  replay_rest(g, w->r);
   return 0;
+}
+
+/* Whether this run may be a replay. */
+static bool replay_awake(limn_gpu_replay *r) {
+  if (!r || r->off) return false;
+  if (r->rest == 0) return true;
+  r->rest--;
+  return false;
 }
 
 static limn_gpu_code *replay_home(const limn_step *s, uint32_t n) {
@@ -381,15 +471,21 @@ int limn_gpu_launch_all(limn_device *d, const limn_step *s, uint32_t n,
                         const limn_bind *b, uint32_t *failed) {
   limn_gpu *g = d->impl;
   limn_gpu_code *home = g->replays ? replay_home(s, n) : NULL;
-  replay_walk w = {d, g, home ? home->replay : NULL, s, n, b, false, 0};
+  replay_walk w = {d, g, home ? home->replay : NULL, s, n, b, false, false, 0};
   int rc = 0;
-  *failed = 0;
-  if (w.r && !w.r->off) rc = replay_run(&w);
+  *failed = n;
+  if (replay_awake(w.r)) {
+    w.r->s = s, w.r->steps = n;
+    w.r->busy = true;
+    rc = replay_run(&w);
+    w.r->busy = false;
+  }
   if (rc != 0) return rc < 0 ? rc : 0;
   LIMN_TRY(replay_without(d, s, n, b, failed));
   if (w.r || !home) return 0;
-  home->replay = limn_alloc(g->c, sizeof *home->replay);
-  if (!home->replay) limn_error_clear(g->c); /* the next run may try again */
-  else home->replay->off = !replay_fits(s, n);
+  if (replay_new(g, &home->replay) < 0)
+    limn_error_clear(g->c); /* the next run may try again */
+  else
+    home->replay->off = !replay_fits(s, n);
   return 0;
 }

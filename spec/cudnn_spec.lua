@@ -348,6 +348,23 @@ describe("cuDNN #cuda", function()
     ]], "STANDIN_MEMORY=9000000")
   end)
 
+  it("gives up the workspaces of what was replayed for other sizes", function()
+    works([[
+      local g = limn.trace {function(a, b)
+        return conv(a, b):softmax(2)
+      end, x, w}
+      local W = w:to "cuda:0"
+      for i = 1, 40 do
+        local a = limn.ones {1, 8, 100 + i, 100}
+        for _ = 1, 2 do
+          local got = g(a:to "cuda:0", W)
+          if i % 10 == 0 then assert(off(got, g(a, w)) < 1e-5) end
+        end
+      end
+      assert(limn.counters().replays >= 40)
+    ]], "STANDIN_MEMORY=67108864")
+  end)
+
   it("trains a net as the CPU does", function()
     works [[
       local nn = limn.nn
